@@ -7,7 +7,7 @@ import time
 from watermark_source.planning.watermark import Millis
 
 _STEP = 1_000
-"""Milliseconds: a smaller difference between the wall time and the monotonic clock is no step of the system's clock."""
+"""Milliseconds: with a smaller difference from the monotonic clock the system's clock has made no step."""
 
 
 class Clock:

@@ -9,6 +9,8 @@ import time
 import urllib.request
 from typing import Any
 
+_PIECE = 1 << 16
+
 
 class DeadlineConnection:
     """A connected socket, as ``http.client`` uses it, with a deadline in seconds of the monotonic clock."""
@@ -61,6 +63,20 @@ class _Response(io.RawIOBase):
     def close(self) -> None:
         self._source.end()
         super().close()
+
+
+def body_of(response: http.client.HTTPResponse, most: int) -> bytes:
+    """Return the body of a response; of a longer one than ``most`` more bytes than that, and not all.
+
+    Raises:
+        IncompleteRead: it ends before its stated size.
+    """
+    size, body = response.length or 0, bytearray()
+    while len(body) <= most and (piece := response.read1(_PIECE)):
+        body += piece
+    if len(body) < min(size, most):
+        raise http.client.IncompleteRead(bytes(body), size - len(body))
+    return bytes(body)
 
 
 class _Deadline(urllib.request.AbstractHTTPHandler):

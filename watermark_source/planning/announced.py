@@ -385,7 +385,7 @@ class AnnouncedBy:
     names: frozenset[str] = frozenset()
     """Writers that must have announced; others count once they do."""
     time_to_live: int | None = None
-    """Milliseconds without an announcement after which a writer is no longer waited for; ``None``: it always is."""
+    """Milliseconds without an announcement after which the watermark no longer waits for a writer; ``None``: never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

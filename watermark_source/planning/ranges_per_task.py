@@ -21,7 +21,7 @@ BIG = 2_000_000
 SHARE = 4
 """A range of more than this part of a batch is cut too, unless it is small."""
 SLACK = SMALL // 10
-"""Fewer positions than this are no piece of their own where a range would be cut for a small batch's sake."""
+"""The fewest positions of a piece where a range would be cut for a small batch's sake."""
 
 
 def into_tasks(
@@ -101,7 +101,7 @@ class OpenRange(NamedTuple):
 
     range: SplitRange
     late_start: bool
-    """Begins wherever the log begins when it is read; records deleted before that are no loss."""
+    """Begins wherever the log begins when it is read; records deleted before that do not count as lost."""
     late_end: bool
     """Ends wherever the log ends when it is read."""
     first: int = 0

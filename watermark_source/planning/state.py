@@ -14,7 +14,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 
 Bound: TypeAlias = tuple[int | str, ...] | None
-"""A key between two chunks of a snapshot, by the values of its columns; ``None`` is no limit."""
+"""A key between two chunks of a snapshot, by the values of its columns; ``None`` stands for no limit."""
 
 
 class Epoch(NamedTuple):

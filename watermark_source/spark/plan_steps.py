@@ -49,7 +49,7 @@ class Step:
     """Spark's name of it."""
     is_stream: bool
     children: tuple[Step, ...] = ()
-    """The inputs; those that are no streams are without their own."""
+    """The inputs; what is read as a batch is without its own."""
     text: str = ""
     """The condition of a filter, for messages."""
     outcomes: Outcomes = ANY

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
-from watermark_source.connection_deadline import DeadlineConnection
+from watermark_source.connection_deadline import DeadlineConnection, body_of
 from watermark_source.errors import (
     RefusedError,
     ResponseTimeoutError,
@@ -32,7 +32,6 @@ _LARGEST = 4 << 20
 """Limit on the bytes of a response, and of a schema with its references. Registries accept a megabyte; most schemas
 have thousands of bytes."""
 _MOST_REFERENCES = 1_000
-_PIECE = 1 << 16
 _PAUSE_S = 0.2
 _REFUSED = (401, 403)
 _BUSY = 429
@@ -218,17 +217,13 @@ class SchemaRegistry:
             # Redirections are not followed: they would send the login to another server.
             client.request("GET", self.path + path, headers=headers)
             response = client.getresponse()
-            size, body = response.length or 0, bytearray()
-            while piece := response.read1(_PIECE):
-                body += piece
-                if len(body) > _LARGEST:
-                    raise UnreachableError(
-                        f"the schema registry {self} answers {shortened(path)} with more than {_LARGEST} bytes; is "
-                        "schemaRegistry its address?"
-                    )
-            if len(body) < size:
-                raise http.client.IncompleteRead(bytes(body), size - len(body))
-            return response.status, bytes(body)
+            body = body_of(response, _LARGEST)
+            if len(body) > _LARGEST:
+                raise UnreachableError(
+                    f"the schema registry {self} answers {shortened(path)} with more than {_LARGEST} bytes; is "
+                    "schemaRegistry its address?"
+                )
+            return response.status, body
 
     def _connected(self, port: int, end: float) -> socket.socket:
         connection = socket.create_connection((self.host, port), timeout=max(0.01, end - time.monotonic()))
@@ -255,7 +250,7 @@ class SchemaRegistry:
             response = None
         if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
             shown = self._shown(body[:_SHOWN], body.decode(errors="replace"))
-            raise UnreachableError(f"the server at {self} is no schema registry: {shown}")
+            raise UnreachableError(f"the server at {self} does not answer as a schema registry: {shown}")
         return response
 
     def _shown(self, seen: object, whole: object) -> str:

@@ -14,7 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from functools import lru_cache
-from http.client import HTTPException, HTTPResponse, IncompleteRead
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.request import HTTPRedirectHandler, Request
 
@@ -22,13 +22,12 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from pyspark_aligned_kafka.client.token_source import TokenSource
-from watermark_source.connection_deadline import HttpsUntil, HttpUntil
+from watermark_source.connection_deadline import HttpsUntil, HttpUntil, body_of
 from watermark_source.errors import RefusedError, shortened
 
 _log = logging.getLogger(__name__)
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _LARGEST_ANSWER = 1 << 20
-_PIECE = 65_536
 _LONGEST_LIFETIME = 1e9
 """Seconds."""
 _RENEWED_AFTER = 0.8
@@ -39,7 +38,7 @@ revoked, and nothing else ends its use."""
 _REFUSALS = range(300, 500)
 _TOO_OFTEN = (408, 429)
 _NO_ANSWER = (OSError, ValueError, HTTPException)
-"""Errors of a response that does not arrive, is truncated or is no HTTP."""
+"""Errors of a response that does not arrive, is truncated or not HTTP."""
 _CHECK = (
     "check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.scope and the client's id and secret in "
     "kafka.sasl.jaas.config"
@@ -123,7 +122,7 @@ def _post(source: TokenSource) -> bytes:
         context = ssl.create_default_context(cafile=source.trusted_file)
         opener = urllib.request.build_opener(_NoRedirect, HttpUntil(), HttpsUntil(context=context))
         with opener.open(request, timeout=source.limit_s) as response:
-            return _read_all(response)
+            return body_of(response, _LARGEST_ANSWER)
     except urllib.error.HTTPError as error:
         raise _trouble(source, error) from None
     except _NO_ANSWER as problem:
@@ -142,22 +141,13 @@ def _trouble(source: TokenSource, error: urllib.error.HTTPError) -> KafkaConnect
     """Return the error for an answer with such a status, whether or not the rest of it arrives."""
     with error:
         try:
-            body = _read_all(error.fp)  # type: ignore[arg-type]  # in fact an HTTPResponse
+            body = body_of(error.fp, _LARGEST_ANSWER)  # type: ignore[arg-type]  # in fact an HTTPResponse
         except _NO_ANSWER:
             body = b""
     what = f"{error.code} {_shown(source, error.reason)}{_reported(source, body)}"
     if error.code in _REFUSALS and error.code not in _TOO_OFTEN:
         return RefusedError(f"the token endpoint {source.place} refused: {what}; {_CHECK}")
     return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
-
-
-def _read_all(response: HTTPResponse) -> bytes:
-    body = b""
-    while len(body) < _LARGEST_ANSWER and (piece := response.read1(_PIECE)):
-        body += piece
-    if response.length and len(body) < _LARGEST_ANSWER:
-        raise IncompleteRead(body, response.length)
-    return body
 
 
 def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:

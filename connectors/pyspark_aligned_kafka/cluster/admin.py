@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
@@ -92,10 +92,7 @@ class KafkaAdmin:
             RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
         """
 
-        async def work(deadline: Deadline) -> Mapping[str, Topic]:
-            return await self._topics.settled(names, expected, deadline, existed=True)
-
-        return self._cluster.run(work)
+        return self._cluster.run(lambda deadline: self._topics.settled(names, expected, deadline, existed=True))
 
     def topic_by_all_brokers(self, name: str) -> Topic | None:
         """Return a topic with each partition that any broker knows; ``None`` if none knows the topic.
@@ -105,18 +102,11 @@ class KafkaAdmin:
             SourceError: brokers name it by several ids, or see ``topics``.
         """
 
-        async def work(deadline: Deadline) -> Topic | None:
-            return await self._topics.by_all_brokers(name, deadline)
-
-        return self._cluster.run(work)
+        return self._cluster.run(lambda deadline: self._topics.by_all_brokers(name, deadline))
 
     def refusal(self, names: Collection[str]) -> SourceError | None:
         """Return the error for those of some topics that the user may describe and not read; raises as ``topics``."""
-
-        async def work(deadline: Deadline) -> Any:
-            return await self._cluster.request_any(lambda: metadata_request(names, with_rights=True), deadline)
-
-        refused = unreadable(self._cluster.run(work)) if names else ()
+        refused = unreadable(self._asked(lambda: metadata_request(names, with_rights=True))) if names else ()
         return translated(MissingRightError("Read", "topic", refused), self._settings) if refused else None
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
@@ -128,10 +118,7 @@ class KafkaAdmin:
             RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError
         """
 
-        async def work(deadline: Deadline) -> Mapping[Split, OffsetAndTimestamp]:
-            return await self._offsets.look_up(dict(wanted), deadline)
-
-        return self._cluster.run(work) if wanted else {}
+        return self._cluster.run(lambda deadline: self._offsets.look_up(dict(wanted), deadline)) if wanted else {}
 
     def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
         """Look up offsets as ``list_offsets`` does, but wait only a few seconds for a slow or dead broker.
@@ -140,10 +127,9 @@ class KafkaAdmin:
         comes when a broker has been silent for ``default.api.timeout.ms``.
         """
 
-        async def work(deadline: Deadline) -> OffsetsInTime:
-            return await self._offsets.look_up_in_time(wanted, deadline)
-
-        return self._cluster.run(work) if wanted else OffsetsInTime({}, {})
+        if not wanted:
+            return OffsetsInTime({}, {})
+        return self._cluster.run(lambda deadline: self._offsets.look_up_in_time(wanted, deadline))
 
     def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Return for each split the highest epoch up to the one given, and the first offset behind its records.
@@ -151,10 +137,7 @@ class KafkaAdmin:
         Splits that do not exist (any more) are left out; raises as ``list_offsets``.
         """
 
-        async def work(deadline: Deadline) -> Mapping[Split, OffsetAndTimestamp]:
-            return await self._epoch_ends.look_up(dict(wanted), deadline)
-
-        return self._cluster.run(work) if wanted else {}
+        return self._cluster.run(lambda deadline: self._epoch_ends.look_up(dict(wanted), deadline)) if wanted else {}
 
     def list_offsets_at_a_glance(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up offsets as ``list_offsets`` does, of brokers that answer within half a second."""
@@ -205,15 +188,13 @@ class KafkaAdmin:
             RefusedError, UnreachableError, ResponseTimeoutError: see ``watermark_source.errors``.
         """
 
-        async def work(deadline: Deadline) -> Any:
-            return await self._cluster.request_any(lambda: topic_settings_request(topics, names), deadline)
-
-        return read_topic_settings(self._cluster.run(work)) if topics else {}
+        return read_topic_settings(self._asked(lambda: topic_settings_request(topics, names))) if topics else {}
 
     def replicas(self, topics: Collection[str]) -> Mapping[Split, PartitionReplicas]:
         """Return how many copies there are of topics' partitions; raises as ``topic_settings``."""
 
-        async def work(deadline: Deadline) -> Any:
-            return await self._cluster.request_any(lambda: metadata_request(topics), deadline)
+        return read_replicas(self._asked(lambda: metadata_request(topics))) if topics else {}
 
-        return read_replicas(self._cluster.run(work)) if topics else {}
+    def _asked(self, request: Callable[[], Any]) -> Any:
+        """Return what any broker answers."""
+        return self._cluster.run(lambda deadline: self._cluster.request_any(request, deadline))

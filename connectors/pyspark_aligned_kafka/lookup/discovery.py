@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
@@ -65,6 +65,7 @@ class _Listing:
     """Seconds of CPU time that it took."""
 
 
+@dataclass(slots=True)
 class KafkaDiscovery:
     """Implements ``SplitDiscovery``.
 
@@ -73,35 +74,24 @@ class KafkaDiscovery:
     are new. ``clock`` is monotonic, ``cpu`` the CPU time of a thread; both in seconds.
     """
 
-    def __init__(
-        self,
-        admin: IdentityQueries,
-        other_admin: IdentityQueries,
-        subscription: Subscription,
-        *,
-        max_age_ms: int,
-        on_listed: Callable[[Set[Split]], None] = lambda _: None,
-        on_new_topics: Callable[[Set[str]], None] = lambda _: None,
-        clock: Callable[[], float] = time.monotonic,
-        cpu: Callable[[], float] = time.thread_time,
-    ) -> None:
-        self._admin = admin
-        self._other_admin = other_admin
-        self._subscription = subscription
-        self._on_listed = on_listed
-        self._on_new_topics = on_new_topics
-        self._max_age = max_age_ms / 1000
-        self._clock = clock
-        self._cpu = cpu
-        self._last: _Listing | None = None
-        self._ids: Mapping[str, str] = {}
-        """The ids of all topics listed so far."""
-        self._expected: Set[Split] = frozenset()
-        """The checkpoint's partitions, until a listing has requested them."""
-        self._under_way: _ListingUnderWay | None = None
-        self._begun = 0.0
-        self._failing_since: float | None = None
-        """When the first of the listings began that have failed without a success since."""
+    admin: IdentityQueries
+    other_admin: IdentityQueries
+    subscription: Subscription
+    _: KW_ONLY
+    max_age_ms: int
+    on_listed: Callable[[Set[Split]], None] = lambda _: None
+    on_new_topics: Callable[[Set[str]], None] = lambda _: None
+    clock: Callable[[], float] = time.monotonic
+    cpu: Callable[[], float] = time.thread_time
+    _last: _Listing | None = field(default=None, init=False)
+    _ids: Mapping[str, str] = field(default_factory=dict, init=False)
+    """The ids of all topics listed so far."""
+    _expected: Set[Split] = field(default=frozenset(), init=False)
+    """The checkpoint's partitions, until a listing has requested them."""
+    _under_way: _ListingUnderWay | None = field(default=None, init=False)
+    _begun: float = field(default=0.0, init=False)
+    _failing_since: float | None = field(default=None, init=False)
+    """When the first of the listings began that have failed without a success since."""
 
     def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None:
         """Treat the checkpoint's partitions as deleted only after all brokers have lacked them for some seconds.
@@ -111,14 +101,14 @@ class KafkaDiscovery:
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: they had to be listed, and no broker answered.
         """
-        wanted = {split for split in splits if selects(self._subscription, split)}
+        wanted = {split for split in splits if selects(self.subscription, split)}
         known = frozenset() if self._last is None else self._last.splits
         other = any(self.ids().get(name, before) != before for name, before in ids.items())
         self._ids = {**self._ids, **ids}
         if wanted - known or other:
             self._expected = wanted
             if self._last is not None:
-                self._last = self._checked(self._list(self._admin))
+                self._last = self._checked(self._list(self.admin))
 
     def discover(self) -> Set[Split]:
         """Return all splits of the subscription as of the last listing.
@@ -129,14 +119,14 @@ class KafkaDiscovery:
             RefusedError: the user may not read a topic. UnreachableError, ResponseTimeoutError: the first time, or
                 after listings have failed for long.
         """
-        now = self._clock()
+        now = self.clock()
         if self._last is None:
             # It loads modules and connects: no later one takes as long.
-            self._last, self._begun = replace(self._checked(self._list(self._admin)), cpu=0.0), now
+            self._last, self._begun = replace(self._checked(self._list(self.admin)), cpu=0.0), now
             return self._last.splits
         self._collect(self._last)
-        too_old = now - self._last.at >= self._max_age * _OLDEST
-        if self._under_way is None and (too_old or now - self._begun >= self._max_age):
+        too_old = now - self._last.at >= _OLDEST * self.max_age_ms / 1_000
+        if self._under_way is None and (too_old or now - self._begun >= self.max_age_ms / 1_000):
             self._begin()
         if too_old:
             self._last = self._taken(self._ended())
@@ -160,8 +150,8 @@ class KafkaDiscovery:
                 return True
             if self._under_way is None:
                 failed = self._failing_since is not None
-                pause = min(self._max_age, _AFTER_FAILURE if failed else _REST * self._last.cpu)
-                if self._clock() - self._begun < pause:
+                pause = min(self.max_age_ms / 1_000, _AFTER_FAILURE if failed else _REST * self._last.cpu)
+                if self.clock() - self._begun < pause:
                     return False
                 self._begin()
             assert self._under_way is not None
@@ -169,7 +159,7 @@ class KafkaDiscovery:
                 return False
 
     def _begin(self) -> None:
-        self._under_way, self._begun = _ListingUnderWay(lambda: self._list(self._other_admin)), self._clock()
+        self._under_way, self._begun = _ListingUnderWay(lambda: self._list(self.other_admin)), self.clock()
 
     def _collect(self, last: _Listing) -> None:
         """Take the result of a listing that has ended, if any; after one that failed the last result stays."""
@@ -180,7 +170,7 @@ class KafkaDiscovery:
         except SourceError as error:
             if self._failing_since is None:
                 self._failing_since = self._begun
-                age = self._clock() - last.at
+                age = self.clock() - last.at
                 _log.warning(
                     "Listing partitions failed, and is tried again; those of %.0f s ago are read: %s", age, error
                 )
@@ -193,7 +183,7 @@ class KafkaDiscovery:
         under_way, self._under_way = self._under_way, None
         listing = under_way.result()
         if self._failing_since is not None:
-            _log.warning("Partitions are listed again, after %.0f s", self._clock() - self._failing_since)
+            _log.warning("Partitions are listed again, after %.0f s", self.clock() - self._failing_since)
             self._failing_since = None
         return listing
 
@@ -202,17 +192,17 @@ class KafkaDiscovery:
         return self._checked(listing) if self._last is None or listing.at >= self._last.at else self._last
 
     def _list(self, admin: IdentityQueries) -> _Listing:
-        at, cpu = self._clock(), self._cpu()
+        at, cpu = self.clock(), self.cpu()
         expected, self._expected = self._expected, frozenset()
         if self._last is not None:
             expected |= self._last.splits
-        found = select(self._subscription, admin, expected)
+        found = select(self.subscription, admin, expected)
         for name, id_ in found.ids.items():
             # A broker that lags behind still names the earlier topic. Only what all know is another topic.
             if self._ids.get(name, id_) != id_ and (topic := admin.topic_by_all_brokers(name)) is not None:
                 found.ids[name] = topic.id or id_
         refused = admin.refusal(self._new_topics(found.splits, found.ids))
-        return _Listing(found.splits, found.ids, found.missing, refused, at, cpu=self._cpu() - cpu)
+        return _Listing(found.splits, found.ids, found.missing, refused, at, cpu=self.cpu() - cpu)
 
     def _new_topics(self, splits: Set[Split], ids: Mapping[str, str]) -> Set[str]:
         """Return the topics that are not in the last listing, or are others of their names."""
@@ -224,7 +214,7 @@ class KafkaDiscovery:
         """Return the end of an error: existing topics with names like those that are missing."""
         near: set[str] = set()
         with contextlib.suppress(SourceError):
-            names = self._admin.topics(None, frozenset())
+            names = self.admin.topics(None, frozenset())
             near.update(each for name in missing for each in difflib.get_close_matches(name, names))
         return f". Names like it: {', '.join(sorted(near))}" if near else ""
 
@@ -233,12 +223,12 @@ class KafkaDiscovery:
         if listing.refused is not None:
             raise listing.refused
         last, missing = self._last, listing.missing
-        if last is None and isinstance(self._subscription, Subscribe) and missing:
+        if last is None and isinstance(self.subscription, Subscribe) and missing:
             raise UnknownSplitError(
                 f"topic {', '.join(sorted(missing))} does not exist; subscribe must name existing topics, "
                 f"spelled exactly as in Kafka, that the user may describe{self._similar(missing)}"
             )
-        if last is None and isinstance(self._subscription, Assign) and not listing.splits:
+        if last is None and isinstance(self.subscription, Assign) and not listing.splits:
             raise UnknownSplitError(
                 f"partition {', '.join(sorted(missing))} does not exist; assign must name at least one that does"
             )
@@ -249,8 +239,8 @@ class KafkaDiscovery:
         new = self._new_topics(listing.splits, listing.ids)
         self._ids = {**self._ids, **listing.ids}
         if new:
-            self._on_new_topics(new)
-        self._on_listed(listing.splits)
+            self.on_new_topics(new)
+        self.on_listed(listing.splits)
         # Equal objects that are the same one are compared much faster, in every plan.
         return listing if last is None or listing.splits != last.splits else replace(listing, splits=last.splits)
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from pyspark import TaskContext
 
@@ -37,45 +37,38 @@ from watermark_source.planning.split import Split, SplitRange
 _log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class RangeRead:
     """One read of ranges: for each group of ranges it fetches, sends the next fetch, and decodes."""
 
-    def __init__(
-        self,
-        session: Session,
-        decoder: RecordDecoder,
-        limits: FetchLimits,
-        patience: Patience,
-        recovery: Recovery,
-        *,
-        client_id: str,
-        partition_bytes: int,
-        connect_ms: int,
-        answer_ms: int,
-        expected: ExpectedLogs,
-    ) -> None:
-        self._session = session
-        self._decoder = decoder
-        self._limits = limits
-        self._patience = patience
-        self._recovery = recovery
-        self._client_id = client_id
-        self._partition_bytes = partition_bytes
-        self._epochs = expected.epochs
-        self._ids = {name: id_bytes(id_) for name, id_ in expected.ids.items()}
-        self._connect_ms = connect_ms
-        self._answer_s = answer_ms / 1000
+    session: Session
+    decoder: RecordDecoder
+    limits: FetchLimits
+    patience: Patience
+    recovery: Recovery
+    _: KW_ONLY
+    client_id: str
+    partition_bytes: int
+    connect_ms: int
+    answer_ms: int
+    expected: ExpectedLogs
+    ids: Mapping[str, bytes] = field(init=False)
+    """Of topics, as requests have them."""
+
+    def __post_init__(self) -> None:
+        """Encode the ids once."""
+        self.ids = {name: id_bytes(id_) for name, id_ in self.expected.ids.items()}
 
     def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range once; see ``KafkaRangeReader.read``."""
-        pending = unfinished(Pending(whole, whole.start, self._epochs.get(whole.split)) for whole in ranges)
+        pending = unfinished(Pending(whole, whole.start, self.expected.epochs.get(whole.split)) for whole in ranges)
         while pending:
-            nodes = {p.split: node for p in pending if (node := self._session.node_of(p.split)) is not None}
+            nodes = {p.split: node for p in pending if (node := self.session.node_of(p.split)) is not None}
             with_leader = [p for p in pending if p.split in nodes]
             if not with_leader:
-                pending = unfinished(self._recovery.find_leaders(pending))
+                pending = unfinished(self.recovery.find_leaders(pending))
                 continue
-            group = next_group(with_leader, nodes, self._session.densities, self._partition_bytes)
+            group = next_group(with_leader, nodes, self.session.densities, self.partition_bytes)
             rest = [p for p in pending if p not in group]
             left = yield from self._drain(nodes[group[0].split], group)
             pending = [*unfinished(left), *rest]
@@ -84,10 +77,10 @@ class RangeRead:
         """Fetch a group from its broker until it is done or needs recovery; return the unfinished ranges."""
         begun = time.monotonic()
         try:
-            connection = self._session.connection(node, min(self._patience.left_ms, self._connect_ms))
+            connection = self.session.connection(node, min(self.patience.left_ms, self.connect_ms))
         except (UnreachableError, ResponseTimeoutError) as problem:
-            self._patience.spend(begun)
-            return self._recovery.look_elsewhere(node, group, problem)
+            self.patience.spend(begun)
+            return self.recovery.look_elsewhere(node, group, problem)
         self._sit_out_quota(node, connection)
         self._send(connection, group)
         while group:
@@ -95,8 +88,8 @@ class RangeRead:
                 with self._naming(node):
                     data, response = self._receive(connection)
             except ConnectionLostError as problem:
-                self._session.drop(node)
-                return self._recovery.look_elsewhere(node, group, ResponseTimeoutError(f"broker {node}: {problem}"))
+                self.session.drop(node)
+                return self.recovery.look_elsewhere(node, group, ResponseTimeoutError(f"broker {node}: {problem}"))
             with self._naming(node):
                 step = examine(group, data, response)
             self._learn(step)
@@ -106,10 +99,10 @@ class RangeRead:
                 self._send(connection, step.left)
             yield from self._decode(data, step)
             if step.troubles:
-                return self._recovery.resolve(node, step)
+                return self.recovery.resolve(node, step)
             if not is_usable:
                 return step.left
-            if not step.moved and (checked := self._recovery.pause_stalled(group)) is not group:
+            if not step.moved and (checked := self.recovery.pause_stalled(group)) is not group:
                 return checked
             group = step.left
         return []
@@ -117,22 +110,22 @@ class RangeRead:
     def _send(self, connection: BrokerConnection, group: Sequence[Pending]) -> None:
         wanted = []
         for pending in group:
-            leader = self._session.leader(pending.split)
-            most = fetch_bytes(pending, self._session.densities, self._partition_bytes)
+            leader = self.session.leader(pending.split)
+            most = fetch_bytes(pending, self.session.densities, self.partition_bytes)
             wanted.append(Wanted(pending.split, None if leader is None else leader.epoch, pending.position, most))
-        named = {pending.split.log for pending in group} - self._ids.keys()
-        connection.ids = self._ids if connection.knows_ids and not named else None
+        named = {pending.split.log for pending in group} - self.ids.keys()
+        connection.ids = self.ids if connection.knows_ids and not named else None
         correlation = connection.next_correlation()
-        request = encode_request(correlation, self._client_id, wanted, self._limits, connection.ids)
-        connection.send(request, self._answer_s)
+        request = encode_request(correlation, self.client_id, wanted, self.limits, connection.ids)
+        connection.send(request, self.answer_ms / 1000)
 
     def _receive(self, connection: BrokerConnection) -> tuple[Bytes, FetchResponse]:
         begun = time.monotonic()
         try:
-            data, size = connection.receive(min(self._answer_s, self._patience.left_s), self._patience.left_s)
+            data, size = connection.receive(min(self.answer_ms / 1000, self.patience.left_s), self.patience.left_s)
         finally:
-            self._patience.spend(begun)
-        committed = self._limits.read_committed
+            self.patience.spend(begun)
+        committed = self.limits.read_committed
         ids = connection.ids
         return data, decode_response(data, size, connection.correlation, read_committed=committed, ids=ids)
 
@@ -141,8 +134,8 @@ class RangeRead:
         left_s = connection.muted_until - time.monotonic()
         if left_s <= 0:
             return
-        if node not in self._session.throttled_by:
-            self._session.throttled_by.add(node)
+        if node not in self.session.throttled_by:
+            self.session.throttled_by.add(node)
             _log.warning(
                 "broker %d: a quota of this user or client is used up, so reads wait, %.3g s now. "
                 "kafka-configs.sh --describe --entity-type clients (or users) shows it (consumer_byte_rate); logged "
@@ -155,16 +148,16 @@ class RangeRead:
     def _decode(self, data: Bytes, step: Step) -> Iterator[ReadBatch]:
         for stretch in step.stretches:
             wanted = stretch.pending.range._replace(start=stretch.pending.position)
-            yield from self._decoder.decode(
+            yield from self.decoder.decode(
                 wanted, data, stretch.fetched.start, stretch.batches, stretch.fetched.aborted
             )
 
     def _learn(self, step: Step) -> None:
         if step.moved:
-            self._patience.reset()
+            self.patience.reset()
         for stretch in step.stretches:
-            self._session.densities = learned(
-                self._session.densities,
+            self.session.densities = learned(
+                self.session.densities,
                 stretch.pending.split.log,
                 stretch.fetched.stop - stretch.fetched.start,
                 stretch.next_offset - stretch.pending.position,
@@ -176,7 +169,7 @@ class RangeRead:
         try:
             yield
         except SourceError as problem:
-            self._session.drop(node)
+            self.session.drop(node)
             raise type(problem)(f"broker {node}: {problem}") from problem
 
 

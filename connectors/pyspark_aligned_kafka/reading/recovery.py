@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple
 
 from pyspark_aligned_kafka import errors
@@ -77,26 +78,19 @@ _LOG_CHECK_S: Final = 1.0
 """After this many seconds without a record the log's bounds are requested: the awaited records may be deleted."""
 
 
+@dataclass(slots=True)
 class Recovery:
     """Decides where a read resumes, or raises. Every wait counts against the read's patience."""
 
-    def __init__(
-        self,
-        session: Session,
-        patience: Patience,
-        *,
-        fail_on_data_loss: bool,
-        from_beginning: Set[Split] = frozenset(),
-        ids: Mapping[str, str] | None = None,
-    ) -> None:
-        """``ids``: those of the topics that are to be read; another topic of a name counts as absent."""
-        self._ids = ids or {}
-        self._session = session
-        self._patience = patience
-        self._fail_on_data_loss = fail_on_data_loss
-        self._from_beginning = from_beginning
-        self._absent_since: dict[Split, float] = {}
-        """By split: when the first of the latest metadata responses in a row without it arrived."""
+    session: Session
+    patience: Patience
+    _: KW_ONLY
+    fail_on_data_loss: bool
+    from_beginning: Set[Split] = frozenset()
+    ids: Mapping[str, str] = field(default_factory=dict)
+    """Those of the topics that are to be read; another topic of a name counts as absent."""
+    absent_since: dict[Split, float] = field(default_factory=dict, init=False)
+    """By split: when the first of the latest metadata responses in a row without it arrived."""
 
     def find_leaders(self, pending: Sequence[Pending]) -> list[Pending]:
         """Request the splits' leaders; return the ranges, with those of deleted partitions at their end.
@@ -107,15 +101,15 @@ class Recovery:
         """
         begun = time.monotonic()
         topics = {p.split.log for p in pending}
-        self._session.refresh(topics, self._patience.left_ms, anyone=bool(self._absent_since))
-        self._patience.spend(begun)
-        absent = {p.split for p in pending if self._session.absent(p.split) or self._other_id(p) is not None}
-        self._absent_since = absent_since(self._absent_since, absent)
-        leaderless = [p for p in pending if p.split in absent or self._session.node_of(p.split) is None]
+        self.session.refresh(topics, self.patience.left_ms, anyone=bool(self.absent_since))
+        self.patience.spend(begun)
+        absent = {p.split for p in pending if self.session.absent(p.split) or self._other_id(p) is not None}
+        self.absent_since = absent_since(self.absent_since, absent)
+        leaderless = [p for p in pending if p.split in absent or self.session.node_of(p.split) is None]
         if not leaderless:
             return list(pending)
-        latest = time.monotonic() - gone_after(self._patience.limit_s)
-        gone = [p for p in leaderless if self._absent_since.get(p.split, math.inf) <= latest]
+        latest = time.monotonic() - gone_after(self.patience.limit_s)
+        gone = [p for p in leaderless if self.absent_since.get(p.split, math.inf) <= latest]
         if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):
@@ -123,7 +117,7 @@ class Recovery:
         return list(pending)
 
     def _other_id(self, pending: Pending) -> str | None:
-        return self._session.other_id(pending.split, self._ids.get(pending.split.log))
+        return self.session.other_id(pending.split, self.ids.get(pending.split.log))
 
     def look_elsewhere(self, node: int, group: Sequence[Pending], problem: SourceError) -> list[Pending]:
         """Forget the broker as leader of the group's splits, so that their leaders are requested again, and pause.
@@ -132,7 +126,7 @@ class Recovery:
             SourceError: ``problem`` with the time spent, when patience is over.
         """
         for pending in group:
-            self._session.forget(pending.split, node)
+            self.session.forget(pending.split, node)
         self._wait(problem)
         return list(group)
 
@@ -142,7 +136,7 @@ class Recovery:
         moved: list[Pending] = []
         for pending in step.left:
             trouble = step.troubles.get(pending.split)
-            if trouble is Trouble.MOVED or (trouble and self._session.replicas.get(pending.split) == node):
+            if trouble is Trouble.MOVED or (trouble and self.session.replicas.get(pending.split) == node):
                 # A replica may be behind, or ahead of, its leader: only the leader decides what is out of range.
                 moved.append(pending)
             elif trouble is Trouble.OUT_OF_RANGE:
@@ -153,7 +147,7 @@ class Recovery:
                 left.append(self._without_replaced(pending, step.later[pending.split]))
             else:
                 if trouble is Trouble.REDIRECTED:
-                    self._session.replicas[pending.split] = step.redirections[pending.split]
+                    self.session.replicas[pending.split] = step.redirections[pending.split]
                 left.append(pending)
         if moved:
             problem = ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}")
@@ -171,7 +165,7 @@ class Recovery:
             f"{place(pending.split)}: the offsets {pending.position} to {end} (exclusive) that a batch was planned to "
             f"read are gone: the leader of epoch {epoch} did not have them, and wrote others in their place"
         )
-        if self._fail_on_data_loss:
+        if self.fail_on_data_loss:
             raise loss_error(text)
         _log.warning("%s; the next batch reads those, because failOnDataLoss is false", text)
         return pending.at(end)
@@ -179,18 +173,18 @@ class Recovery:
     def pause_stalled(self, group: list[Pending]) -> list[Pending]:
         """Pause after a response without records; return a new list if records were deleted or a leader changed."""
         self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
-        redirected = [p.split for p in group if p.split in self._session.replicas]
+        redirected = [p.split for p in group if p.split in self.session.replicas]
         for split in redirected:
             # The replica may be behind; the leader is not.
-            del self._session.replicas[split]
+            del self.session.replicas[split]
         if redirected:
             return list(group)
-        if self._patience.spent_s - self._patience.checked_at_s < _LOG_CHECK_S:
+        if self.patience.spent_s - self.patience.checked_at_s < _LOG_CHECK_S:
             return group
-        self._patience.checked_at_s = self._patience.spent_s
-        before = [self._session.leader(p.split) for p in group]
+        self.patience.checked_at_s = self.patience.spent_s
+        before = [self.session.leader(p.split) for p in group]
         self._doubt_leaders(group)
-        if [self._session.leader(p.split) for p in group] != before:
+        if [self.session.leader(p.split) for p in group] != before:
             return list(group)
         checked = [self._within_log(p) or p for p in group]
         return group if checked == group else checked
@@ -202,14 +196,14 @@ class Recovery:
         incomplete.
         """
         begun = time.monotonic()
-        topics, doubted = {p.split.log for p in group}, self._session.node_of(group[0].split)
-        self._session.refresh(topics, self._patience.left_ms, anyone=True, doubted=doubted)
-        self._patience.spend(begun)
+        topics, doubted = {p.split.log for p in group}, self.session.node_of(group[0].split)
+        self.session.refresh(topics, self.patience.left_ms, anyone=True, doubted=doubted)
+        self.patience.spend(begun)
 
     def _log_of(self, pending: Pending) -> SplitRange | None:
         begun = time.monotonic()
-        log = self._session.log_ranges({pending.split}).get(pending.split)
-        self._patience.spend(begun)
+        log = self.session.log_ranges({pending.split}).get(pending.split)
+        self.patience.spend(begun)
         return log
 
     def _within_log(self, pending: Pending) -> Pending | None:
@@ -228,24 +222,24 @@ class Recovery:
         if loss is None:
             return None
         text = loss_text(pending, loss, log.start, log.end)
-        if pending.position < log.start and pending.split in self._from_beginning:
+        if pending.position < log.start and pending.split in self.from_beginning:
             _log.info("%s; no loss, because the partition is read from its beginning", text)
             return pending.at(loss.position)
-        if self._fail_on_data_loss:
+        if self.fail_on_data_loss:
             raise loss_error(text)
         _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, loss.lost)
         return pending.at(loss.position)
 
     def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
         others = {p.split.log: other for p in gone if (other := self._other_id(p)) is not None}
-        if others and self._fail_on_data_loss:
-            ids = listed(f"{log} had the id {self._ids[log]}, and has {other}" for log, other in others.items())
+        if others and self.fail_on_data_loss:
+            ids = listed(f"{log} had the id {self.ids[log]}, and has {other}" for log, other in others.items())
             raise loss_error(
                 f"{_names(gone)}: the topic was deleted and created again since the batch was planned, so that the "
                 f"rest of the batch is gone: {ids}. Of a batch read, load() again reads the new one"
             )
         text = f"{_names(gone)} does not exist (any more)"
-        if self._fail_on_data_loss:
+        if self.fail_on_data_loss:
             raise UnknownSplitError(
                 labelled(
                     errors.PARTITIONS_DELETED,
@@ -263,11 +257,11 @@ class Recovery:
         return [p.at(p.range.end) if p in gone else p for p in pending]
 
     def _wait(self, problem: SourceError) -> None:
-        if not self._patience.over:
-            self._patience.pause()
-        if self._patience.over:
+        if not self.patience.over:
+            self.patience.pause()
+        if self.patience.over:
             raise type(problem)(
-                f"{problem}; no progress for {self._patience.spent_s:.3g} s (kafkaConsumer.pollTimeoutMs). "
+                f"{problem}; no progress for {self.patience.spent_s:.3g} s (kafkaConsumer.pollTimeoutMs). "
                 "Check the brokers and the network"
             )
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 from pyspark.sql.types import DecimalType
 
-from pyspark_aligned_kafka.client.kept_schemas import schema_of, version_of
+from pyspark_aligned_kafka.client.kept_schemas import version_of
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
 from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
 from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
@@ -35,7 +35,7 @@ from pyspark_aligned_kafka.records.payload import (
 )
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader
+from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas
 from watermark_source.errors import SchemaError, shortened
 from watermark_source.planning.split import Split
 
@@ -144,18 +144,15 @@ class _Resolution:
                 self._own = self._resolver.entry(self._reader)
             return self._own
 
-    def entry(self, number: int | UUID, schema: RegisteredSchema) -> int:
-        """Return the entry of values of a writer's schema, below zero if they are refused."""
+    def entry(self, number: int | UUID, schema: RegisteredSchema | SchemaError) -> int:
+        """Return the entry of values of a writer's schema, below zero if they are refused or it cannot be read."""
         with self._lock:
+            if isinstance(schema, SchemaError):
+                return self._refused(f"schema {number} is not read: {schema}")
             key = (number, schema)
             if key not in self._entries:
                 self._entries[key] = self._resolved(number, schema)
             return self._entries[key]
-
-    def refused(self, number: int | UUID, error: SchemaError) -> int:
-        """Return the entry of values whose schema cannot be read."""
-        with self._lock:
-            return self._refused(f"schema {number} is not read: {error}")
 
     def _resolved(self, number: int | UUID, schema: RegisteredSchema) -> int:
         if schema.kind != "AVRO":
@@ -206,12 +203,12 @@ class AvroReader:
         definition: AvroSchema = choice.definition
         self._choice = choice
         self._registry = definition.registry if choice.framed else None
-        self._ids = IdReader()
         self._type = arrow_type(choice.schema)
         self._columns = CellColumns(choice.schema, {DecimalType: CellKind.WIDE}, unique_keys=True)
         self._resolution = _resolution(definition, choice.field, self._columns)
-        self._entries: dict[int, int] = {}
-        """The node of each schema by its id; below zero: why its values are not read."""
+        self._schemas = WriterSchemas(self._registry, self._resolution.entry, without=_WITHOUT_ID, unknown=_UNKNOWN)
+        self._reported: set[int] = set()
+        """Entries whose writer has no field of the reader's."""
         self._own = self._resolution.own_entry() if self._registry is None else 0
         self._frames = np.zeros((DEPTH, 4), np.int64)
 
@@ -226,16 +223,13 @@ class AvroReader:
         rows, made = len(starts), self._columns
         begins, sizes, entries = starts, lengths, np.full(rows, self._own, np.int64)
         if self._registry is not None:
-            ids = self._ids.read(data, starts, lengths, header)
+            ids, entries = self._schemas.read(data, starts, lengths, header)
             begins, sizes = ids.starts, ids.lengths
-            numbers, places = np.unique(ids.numbers, return_inverse=True)
-            known = len(self._entries)
-            found = [_WITHOUT_ID if number == NOT_FRAMED else self._entry(number) for number in numbers.tolist()]
-            for number, entry in [*self._entries.items()][known:]:
-                if (elsewhere := self._resolution.misplaced.get(entry)) is not None:
-                    first = int(np.argmax(ids.numbers == number))
-                    self._choice.report_misplaced(split, int(offsets[first]), elsewhere)
-            entries = np.array(found, np.int64)[places]
+            for entry in self._resolution.misplaced.keys() - self._reported:
+                if len(of_entry := np.flatnonzero(entries == entry)):
+                    self._reported.add(entry)
+                    elsewhere = self._resolution.misplaced[entry]
+                    self._choice.report_misplaced(split, int(offsets[of_entry[0]]), elsewhere)
         # The texts of constants are copied into the column: they must last until it is built.
         code, constants = self._resolution.tables
         faults = np.empty(rows, np.int64)
@@ -256,19 +250,3 @@ class AvroReader:
         if fault == _UNKNOWN:
             return f"the schema registry {self._registry} has no schema of its id"
         return self._resolution.reason(fault) if fault <= Fault.REFUSED else _REASONS[Fault(fault)]
-
-    def _entry(self, number: int) -> int:
-        known = self._entries.get(number)
-        if known is not None:
-            return known
-        assert self._registry is not None
-        name = self._ids.name(number)
-        try:
-            schema = schema_of(self._registry, name)
-        except SchemaError as error:
-            self._entries[number] = self._resolution.refused(name, error)
-            return self._entries[number]
-        if schema is None:
-            return _UNKNOWN
-        self._entries[number] = self._resolution.entry(name, schema)
-        return self._entries[number]

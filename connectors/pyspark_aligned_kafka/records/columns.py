@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,6 @@ from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, 
 from watermark_source.arrow_columns import allocated, bitmap, column, repeated
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, same_bytes
 from watermark_source.planning.split import Split
-
-if TYPE_CHECKING:
-    pass
 
 # Columns of one value, such as the topic's name: kept from batch to batch, and no more of them than some bytes.
 

@@ -53,7 +53,7 @@ _SHOWN = 80
 _DAY = 86_400_000_000
 """Microseconds."""
 _FIRST_DAY, _LAST_DAY = FIRST_MICROS // _DAY - 1, END_MICROS // _DAY
-"""Days since 1970 that are no event times, with all before and behind them."""
+"""The last day before all event times, and the first one behind them, since 1970."""
 
 
 class Records(NamedTuple):

@@ -7,11 +7,11 @@ from uuid import UUID
 
 import numpy as np
 
-from pyspark_aligned_kafka.client.kept_schemas import schema_of
+from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema
 from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, index_in_schema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader
+from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas
 from watermark_source.errors import SchemaError
 from watermark_source.machine_code.native import Word, address_of, compiled, inlined, signed_at
 
@@ -74,9 +74,10 @@ class MessageOpener:
         self.reasons = [NO_ID, "it has no valid index of a message behind the id",
                         f"by its index it is a message other than {name}",
                         f"the schema registry {schema.registry} has no schema of its id"]  # fmt: skip
-        self._ids = IdReader()
-        self._entries: dict[int, int] = {}
-        """The row of each id in the table of wanted indexes; below zero: the reason why its values are not read."""
+        # An entry is a row of the table of wanted indexes, or below zero the reason why values are not read.
+        self._schemas = WriterSchemas(
+            schema.registry, self._resolved, without=-1, unknown=-len(self.reasons), serialized=True
+        )
         self._indexes: list[tuple[int, ...]] = [schema.index]
 
     def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> Opened:
@@ -86,9 +87,7 @@ class MessageOpener:
             RefusedError, UnreachableError, ResponseTimeoutError, PayloadError: see ``schema_of``.
             MissingPackageError, UnsupportedFormatError: see ``index_in_schema``.
         """
-        ids = self._ids.read(data, starts, lengths, header)
-        numbers, places = np.unique(ids.numbers, return_inverse=True)
-        entries = np.array([self._entry(number) for number in numbers.tolist()], np.int64)[places]
+        ids, entries = self._schemas.read(data, starts, lengths, header)
         stops = np.cumsum([0, *(len(index) for index in self._indexes)])
         spans = np.ascontiguousarray(np.stack([stops[:-1], stops[1:]], axis=1), np.int64)
         wanted, ends = np.array(sum(self._indexes, ()), np.int64), np.zeros(len(starts), np.int64)
@@ -100,29 +99,17 @@ class MessageOpener:
         sizes[(refused > 0) | (ids.lengths < 0)] = -1
         return Opened(begins, sizes, refused)
 
-    def _entry(self, number: int) -> int:
-        registry = self._schema.registry
-        if number == NOT_FRAMED:
-            return -1
-        if registry is None:
-            return 0
-        if number not in self._entries:
-            name = self._ids.name(number)
-            try:
-                schema = schema_of(registry, name, serialized=True)
-                if schema is None:
-                    return -len(self.reasons[:4])
-                self._entries[number] = self._known(index_in_schema(self._schema.message, schema, registry))
-            except SchemaError as error:
-                self._entries[number] = self._refused(name, error)
-        return self._entries[number]
-
-    def _known(self, index: tuple[int, ...]) -> int:
+    def _resolved(self, name: int | UUID, schema: RegisteredSchema | SchemaError) -> int:
+        registry, message = self._schema.registry, self._schema.message
+        assert registry is not None
+        try:
+            if isinstance(schema, SchemaError):
+                raise schema
+            index = index_in_schema(message, schema, registry)
+        except SchemaError as error:
+            what = f"its writer's schema {name} does not resolve to {message.name} of {self._field}Schema"
+            self.reasons.append(f"{what}: {error}")
+            return -len(self.reasons)
         if index not in self._indexes:
             self._indexes.append(index)
         return self._indexes.index(index)
-
-    def _refused(self, name: int | UUID, error: SchemaError) -> int:
-        message = self._schema.message.name
-        self.reasons.append(f"its writer's schema {name} does not resolve to {message} of {self._field}Schema: {error}")
-        return -len(self.reasons)

@@ -28,7 +28,7 @@ _FIRST_DAY, _END_DAY = -719_162, 2_932_897
 """Days from 1970-01-01 to 0001-01-01 and 10000-01-01, the years Spark writes."""
 FIRST_MICROS, END_MICROS = _FIRST_DAY * 86_400_000_000, _END_DAY * 86_400_000_000
 _MOST_MICROS = 2**62
-"""Beyond it a number is no moment of any format."""
+"""No moment of any format is a number beyond it."""
 _MOST_DIGITS, _NINETEEN_DIGITS = 18, 10**18
 _FIRST_SHORT_YEAR, _FIRST_RECENT_YEAR, _END_YEAR = 1800, 1900, 2200
 """Years of digits that may be a date, where the same number is also the moment of an epoch that data may well have.

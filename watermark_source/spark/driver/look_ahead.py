@@ -379,7 +379,7 @@ _FURTHER = 100_000
 _LONGEST_FIRST_LOOK = 5.0
 """Seconds after which splits that have to be read one by one are left out."""
 _SPLITS = 64
-"""The most splits that are looked at: of more, a step each is no small batch, and looking takes as long."""
+"""The most splits that are looked at: of more, a step each makes a large batch, and looking takes as long."""
 
 
 class FirstLooks:

@@ -109,36 +109,36 @@ def test_a_request_is_repeated_after_a_fault_of_the_server_and_half_a_response(r
 
 
 @pytest.mark.parametrize(
-    ("schema", "statuses", "error", "says"),
+    ("schema", "statuses", "error", "text"),
     [
         (7, [401], RefusedError, r"127.0.0.1:\d+/base refuses the login \(status 401\)"),
         (7, [403], RefusedError, "give schemaRegistryUserInfo: user:password, or Bearer"),
         (7, [302], UnreachableError, "answers status 302"),
         (7, [404], UnreachableError, "answers status 404"),
         (7, [500] * 99, ResponseTimeoutError, "returned no schema within 3000 ms: status 500"),
-        (11, [], UnreachableError, "is no schema registry: b'<html>'"),
-        (12, [], UnreachableError, r"is no schema registry: b'\[\[\[\["),
-        (13, [], UnreachableError, "is no schema registry"),
+        (11, [], UnreachableError, "does not answer as a schema registry: b'<html>'"),
+        (12, [], UnreachableError, r"does not answer as a schema registry: b'\[\[\[\["),
+        (13, [], UnreachableError, "does not answer as a schema registry"),
         (14, [], UnreachableError, "with more than 4194304 bytes"),
-        (15, [], UnreachableError, "is no schema registry"),
-        (24, [], UnreachableError, r"is no schema registry: \(it contains the login\)"),
-        (25, [], UnreachableError, r"is no schema registry: \(it contains the login\)"),
+        (15, [], UnreachableError, "does not answer as a schema registry"),
+        (24, [], UnreachableError, r"does not answer as a schema registry: \(it contains the login\)"),
+        (25, [], UnreachableError, r"does not answer as a schema registry: \(it contains the login\)"),
     ],
 )
 def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
-    registry: Registry, schema: int, statuses: list[int], error: type[Exception], says: str
+    registry: Registry, schema: int, statuses: list[int], error: type[Exception], text: str
 ) -> None:
     registry.statuses = statuses
     # What is tried again is tried until the time is over.
     limit = 3_000 if statuses == [500] * 99 else 60_000
-    with pytest.raises(error, match=says) as raised:
+    with pytest.raises(error, match=text) as raised:
         times(client(url(registry), login=f"me:{PASSWORD}", timeout_ms=limit))(message(schema, b""))
     assert not any(secret[:5] in str(raised.value) for secret in (PASSWORD, LOGIN))
     assert "elsewhere" not in registry.asked
 
 
 @pytest.mark.parametrize(
-    ("schema", "says"),
+    ("schema", "text"),
     [
         (6, r"the schema registry http://127.0.0.1:\d+/base has no schema of its id"),
         (8, "the type of schema 8 is PROTOBUF, not AVRO"),
@@ -154,12 +154,12 @@ def test_a_registry_that_cannot_be_asked_is_an_error_without_the_login(
     ],
 )
 def test_a_record_whose_schema_cannot_be_used_has_no_event_time_and_the_reason_is_logged(
-    registry: Registry, schema: int, says: str, caplog: pytest.LogCaptureFixture
+    registry: Registry, schema: int, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     event_times = times(client(url(registry), login=f"me:{PASSWORD}"))
     for _ in range(2):
         assert event_times(message(schema, b"\0\2\2"), ORDER) == [None, 5_000]
-    assert all(re.search(says, line) and PASSWORD not in line for line in caplog.messages)
+    assert all(re.search(text, line) and PASSWORD not in line for line in caplog.messages)
     assert registry.asked.count(f"/base/schemas/ids/{schema}") == 1
 
 
@@ -190,7 +190,7 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
 
 
 @pytest.mark.parametrize(
-    ("address", "login", "says"),
+    ("address", "login", "text"),
     [
         ("r:8081", {}, 'such as "https://registry'),
         ("http://u:pw@r:x", {}, "cannot be parsed"),
@@ -203,8 +203,8 @@ def test_no_answer_and_no_server_end_within_the_time_limit(registry: Registry) -
         ("http://me:pw@r", {"login": "Bearer x"}, "takes a user or a token, and the address has a user"),
     ],
 )
-def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says) as raised:
+def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any], text: str) -> None:
+    with pytest.raises(UsageError, match=text) as raised:
         client(address, **login)
     assert "pw" not in str(raised.value)
 

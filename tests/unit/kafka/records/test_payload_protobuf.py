@@ -414,8 +414,8 @@ def test_a_registry_without_descriptors_ends_the_read_and_makes_no_nulls(registr
         ),
         (registered(shop()), [404], "answers status 404 to /schemas/ids/12.*is schemaRegistry its address"),
         (b"{" + b" " * (5 << 20), [], "with more than 4194304 bytes; is schemaRegistry its address"),
-        (b'{"schema": 5}', [], r"""is no schema registry: b'\{"schema": 5\}'"""),
-        (b"[" * 99_999, [], "is no schema registry"),
+        (b'{"schema": 5}', [], r"""does not answer as a schema registry: b'\{"schema": 5\}'"""),
+        (b"[" * 99_999, [], "does not answer as a schema registry"),
     ],
 )
 @pytest.mark.parametrize("fail_fast", [False, True])
