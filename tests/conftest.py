@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "postgres": "service", "spark": "spark"}
-# How fast a machine makes examples says nothing about the code.
+# How fast a machine makes examples shows nothing about the code.
 # The same examples in each run, so that a failure belongs to the change under test.
 settings.register_profile(
     "usual", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
@@ -227,7 +227,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test uses, and that says which test it belongs to."""
+    """A topic name that no other test uses, and that states which test it belongs to."""
     test = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name).strip("-")[:60]
     return f"{test}-{uuid.uuid4().hex[:8]}"
 

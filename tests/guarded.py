@@ -44,7 +44,7 @@ def digest(root: Path, place: str, guarded: Sequence[str]) -> str:
 
 
 def unchanged(root: Path, named: Iterable[Path], guarded: Mapping[str, Sequence[str]] = GUARDED) -> list[Path]:
-    """Return the places whose tests passed with what is there now, and of which a run that names these names none."""
+    """Return the places whose tests passed with what exists now, and of which a run that names these names none."""
     passed, asked_for = _passed(root), tuple(named)
     return [
         root / place

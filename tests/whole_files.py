@@ -1,4 +1,4 @@
-"""A file's tests run in one process, as with ``--dist loadfile``, and the run goes on when such a process dies.
+"""A file's tests run in one process, as with ``--dist loadfile``, and the run continues when such a process dies.
 
 pytest-xdist gives the files of a dead process to the others, among them those that were done: a process that gets such
 a file has nothing to report, is asked for nothing more, and the run waits for ever. The test that ended a process would

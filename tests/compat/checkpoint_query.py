@@ -1,6 +1,6 @@
 """The query whose checkpoint is kept for every version, and the records it reads.
 
-``python -m tests.compat.checkpoint_query VERSION`` writes ``tests/compat/VERSION/checkpoint`` anew.
+``python -m tests.compat.checkpoint_query VERSION`` writes ``tests/compat/VERSION/checkpoint`` again.
 """
 
 from __future__ import annotations

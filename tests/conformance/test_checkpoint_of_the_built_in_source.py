@@ -1,4 +1,4 @@
-"""A query of Spark's own Kafka source goes on with this one, in its own checkpoint: nothing lost, nothing doubled."""
+"""A query of Spark's own Kafka source continues with this one, in its own checkpoint: nothing lost, nothing doubled."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_checkpoint_of_the_built_in_source_is_continued(
     own = streams.offsets("query")[batches:]
     assert {offset["source"] for offset in own} == {"aligned-kafka"}
 
-    # And the next run goes on from there.
+    # And the next run continues from there.
     streams.write(topic, {2: range(7, 9)})
     streams.run(plain(streams.source(**options)), "query")
     assert len(streams.data("query")) == sum(sizes.values()) + 2

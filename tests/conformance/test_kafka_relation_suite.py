@@ -260,7 +260,7 @@ def test_spark_30656_min_partitions(reads: BatchReads, topic: str) -> None:
         assert numbers(frame.rdd.glom().collect()) == [*range(31)]
 
 
-# What is refused, what ours says, what Spark's own says.
+# What is refused, what ours states, what Spark's own states.
 BAD: list[tuple[dict[str, str], str, str]] = [
     ({"subscribe": "t", "startingOffsets": "latest"}, "cannot begin at the end", "starting offset can't be latest"),
     (
@@ -295,9 +295,9 @@ def test_bad_batch_query_options(reads: BatchReads) -> None:
 
 def refused_by_both(reads: BatchReads, condition: str, text: str, **options: object) -> None:
     """Both say no; ours names the error condition, and Spark's text is the condition's."""
-    for kind, says in ((OURS, rf"\[{condition}\] option "), (BUILT_IN, text)):
+    for kind, message in ((OURS, rf"\[{condition}\] option "), (BUILT_IN, text)):
         # Spark's own Kafka errors come from the JVM as they are.
-        with pytest.raises((PySparkException, Py4JJavaError), match=says):
+        with pytest.raises((PySparkException, Py4JJavaError), match=message):
             reads.frame(kind, **options).collect()
 
 

@@ -43,8 +43,8 @@ def load(**options: str) -> None:
 @pytest.mark.spark_case(SUITE, "bad source options")
 @pytest.mark.parametrize("case", BAD)
 def test_bad_source_options(case: str) -> None:
-    options, says = BAD[case]
-    with pytest.raises(OptionError, match=says):
+    options, message = BAD[case]
+    with pytest.raises(OptionError, match=message):
         load(**options)
 
 

@@ -198,7 +198,7 @@ def lag(query: DirectQuery) -> int:
 
 
 @pytest.mark.spark_case(SUITE, "test custom metrics - corner cases")
-def test_a_status_is_told_before_the_first_record(direct: DirectKafka, new_topic: NewTopic) -> None:
+def test_a_status_is_reported_before_the_first_record(direct: DirectKafka, new_topic: NewTopic) -> None:
     query = direct.start(direct.source(subscribe=new_topic(2)), "q")
     query.step()
     assert lag(query) == 0

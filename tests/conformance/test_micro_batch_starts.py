@@ -1,4 +1,4 @@
-"""KafkaMicroBatchSourceSuite, start positions: where a query begins, and that it goes on from there ever after."""
+"""KafkaMicroBatchSourceSuite, start positions: where a query begins, and that it continues from there ever after."""
 
 from __future__ import annotations
 

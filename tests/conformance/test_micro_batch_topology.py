@@ -41,7 +41,7 @@ def test_a_topic_deleted_while_another_comes(direct: DirectKafka, kafka: Kafka) 
 
 @pytest.mark.spark_case(SUITE, "subscribe topic by pattern with topic recreation between batches")
 def test_a_topic_made_anew_between_two_runs(direct: DirectKafka, kafka: Kafka) -> None:
-    """Spark's own source goes on at the end of a shorter one; by its id it is another one, and read whole."""
+    """Spark's own source continues at the end of a shorter one; by its id it is another one, and read whole."""
     stem = f"recreation-{uuid.uuid4().hex[:8]}"
     stays, goes = f"{stem}-good", f"{stem}-bad"
     for topic in (stays, goes):

@@ -2,7 +2,7 @@
 
 A history drives a source as Spark does, through a proxy that delays, cuts, resets and silences its connections. After
 an error the query is started again from its checkpoint, as a user's supervisor starts it. When the network is whole
-again the query goes on to its end. All of it follows from the seed, but for what the machine's speed decides.
+again the query continues to its end. All of it follows from the seed, except for what the machine's speed decides.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _drive(history: History, chance: random.Random, half: float, whole: threadin
         if not query.step():
             time.sleep(0.01)
         if len(query.errors) + len(query.wrong) > errors and chance.random() < 0.4:
-            # The others go on with the same reader, as a task does that Spark runs again.
+            # The others continue with the same reader, as a task does that Spark runs again.
             query.stop()
     if not written:
         history.write()

@@ -41,7 +41,7 @@ class Checkpoint:
 
 
 class DirectQuery:
-    """One run of a query. It goes on while it is told to."""
+    """One run of a query. It continues while it is asked to."""
 
     def __init__(self, options: Options, kept: Checkpoint) -> None:
         self.schema = DefaultSource(dict(options)).schema()
@@ -70,7 +70,7 @@ class DirectQuery:
         return True
 
     def process_all(self) -> None:
-        """Go on until there is nothing new, by several plans: a busy broker may answer later than one waits for it."""
+        """Continue until there is nothing new, by several plans: a busy broker may answer late."""
         without, end = 0, time.monotonic() + 200
         while without < _PLANS or any(view.status is Status.UNKNOWN for view in self.status.splits):
             assert time.monotonic() < end, "the broker does not answer"
@@ -82,14 +82,14 @@ class DirectQuery:
             time.sleep(0.01)
 
     def run_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
-        """Go on until the condition holds."""
+        """Continue until the condition holds."""
         end = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < end, f"not within {seconds} s"
             self.step_or_wait()
 
     def run_for(self, seconds: float) -> None:
-        """Go on for a while, one step at least."""
+        """Continue for a while, one step at least."""
         end = time.monotonic() + seconds
         self.step_or_wait()
         while time.monotonic() < end:
@@ -124,12 +124,12 @@ class DirectKafka:
         write(self.bootstrap, topic, times, **options)
 
     def start(self, options: Options, name: str) -> DirectQuery:
-        """Begin a query, or go on with it in what is a new process to it."""
+        """Begin a query, or continue with it in what is a new process to it."""
         self.started.append(DirectQuery(options, self._kept.setdefault(name, Checkpoint())))
         return self.started[-1]
 
     def continue_from(self, offset: Mapping[str, Any], name: str) -> None:
-        """Let a query that has not begun go on where another checkpoint ends."""
+        """Let a query that has not begun continue where another checkpoint ends."""
         self._kept[name] = Checkpoint([dict(offset)])
 
     def run(self, options: Options, name: str) -> DirectQuery:
@@ -192,5 +192,5 @@ def direct(kafka: Kafka) -> Iterator[DirectKafka]:
     made, former = DirectKafka(kafka.bootstrap), signal.getsignal(signal.SIGTERM)
     yield made
     made.close()
-    # A source that has something to tell at its end listens for it.
+    # A source that has something to report at its end listens for it.
     signal.signal(signal.SIGTERM, former)

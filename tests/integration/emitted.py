@@ -32,7 +32,7 @@ class Emitted:
     batches: dict[int, dict[str, np.ndarray]] = field(default_factory=dict)
 
     def sink(self, batch: DataFrame, number: int) -> None:
-        """Take a batch of rows with ``source`` and ``event_time``; one that is done again takes its own place."""
+        """Take a batch of rows with ``source`` and ``event_time``; one that is repeated takes its own place."""
         rows = batch.select("source", (F.unix_millis("event_time") - START).alias("at")).toPandas()
         self.batches[number] = {
             str(name): np.sort(times.to_numpy()) / 1_000
@@ -57,7 +57,7 @@ class Emitted:
         return max(found)
 
     def widest_range(self, source: str) -> float:
-        """Return the most event time that any batch went on in a source, in seconds."""
+        """Return the most event time that any batch advanced by in a source, in seconds."""
         reached: float | None = None
         widest = 0.0
         for number in sorted(self.batches):

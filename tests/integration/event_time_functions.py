@@ -1,4 +1,4 @@
-"""Functions of a user's that tell event times: the executors import them by name."""
+"""Functions of a user's that return event times: the executors import them by name."""
 
 from __future__ import annotations
 

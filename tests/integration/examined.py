@@ -1,4 +1,4 @@
-"""``doctor --kafka`` as a user calls it, and what it says of each check."""
+"""``doctor --kafka`` as a user calls it, and what it states of each check."""
 
 from __future__ import annotations
 

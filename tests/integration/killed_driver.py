@@ -278,7 +278,7 @@ def main(job: KilledJob) -> None:
             spark.streams.awaitAnyTermination()
         except StreamingQueryException as failure:
             if any(text in str(failure) for text in _BROKEN_BY_SPARK):
-                # Only a new application cures it, as docs/watermarks.md says. The JVM ends with this program's pipe.
+                # Only a new application cures it, as docs/watermarks.md states. The JVM ends with this program's pipe.
                 os.execv(sys.executable, [sys.executable, *sys.argv])
             lines.write({"failure": str(failure)})
         spark.streams.resetTerminated()

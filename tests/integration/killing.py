@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 240.0
 """For the slowest machine; an idle one starts a driver within 15 s."""
 _GONE_SECONDS = 90.0
 _LOOKS_SECONDS, _RARE_LOOKS_SECONDS = 0.002, 0.05
-"""Between two looks at what a moment is told by, and at what comes when it comes: looking takes time from the rest."""
+"""Between two looks at what shows a moment, and at what comes when it comes: looking takes time from the rest."""
 _LONGEST_PAUSE_SECONDS = 8.0
 """Before a killed broker is started again."""
 _THREADS = ('"stream execution', '"dag-scheduler')
@@ -48,7 +48,7 @@ class Kind(Enum):
     GROUP = "group"
     """The driver's whole process group."""
     BROKER = "broker"
-    """The only server; it is started again after a pause, and all go on as if nothing had happened."""
+    """The only server; it is started again after a pause, and all continue as if nothing had happened."""
 
 
 class Moment(Enum):
@@ -225,7 +225,7 @@ class Killer:
         family = self._family()
         for process in [psutil.Process(driver.pid), *(p for p in _pyspark(driver.pid) if _is_java(p))]:
             _kill(process)
-        # One that the cluster was about to start is an executor of nobody.
+        # One that the cluster was about to start is an executor of no one.
         self._expect_gone([*family, *self._executors()])
         driver.kill()
         self._driver = None
@@ -270,7 +270,7 @@ class Killer:
         until = time.monotonic() + _GONE_SECONDS
         left = list(processes)
         while left and time.monotonic() < until:
-            # A process nobody waits for stays as a zombie: it is gone all the same.
+            # A process no one waits for stays as a zombie: it is gone all the same.
             left = [p for p in left if p.is_running() and _status(p) != psutil.STATUS_ZOMBIE]
             time.sleep(_RARE_LOOKS_SECONDS)
         for process in left:
@@ -307,9 +307,9 @@ class Killer:
                 process.send_signal(signal.SIGQUIT)  # the JVM writes all its stacks
         time.sleep(2)
         lines = self._running().last_lines(20_000).splitlines()
-        told = [line[:300] for line in lines if _MESSAGE.match(line)]
+        reported = [line[:300] for line in lines if _MESSAGE.match(line)]
         stacks = ["\n".join(lines[n : n + 10]) for n, line in enumerate(lines) if line.startswith(_THREADS)]
-        return "\n".join([*told[-25:], *stacks[-4:]])
+        return "\n".join([*reported[-25:], *stacks[-4:]])
 
     def _count(self, log: str, query: str) -> int:
         folder = self.job.checkpoint(query) / log

@@ -99,7 +99,7 @@ class Drawn:
 
     seed: int
     fails: bool
-    """Whether the query begins with ``failOnDataLoss``; once it has failed, it goes on without."""
+    """Whether the query begins with ``failOnDataLoss``; once it has failed, it continues without."""
     options: Mapping[str, object]
     announced: bool
     transactional: bool
@@ -131,7 +131,7 @@ def drawn(seed: int) -> Drawn:
 
 
 class Named(NamedTuple):
-    """A loss that the query has told."""
+    """A loss that the query has reported."""
 
     moment: int
     text: str
@@ -228,8 +228,8 @@ class Topic:
             assert id_ is not None
             assert end.offset is not None
             more = {"batch": self.moment, "watermark": None, "ends": {"0": end.offset}, "topic": id_}
-            said = Announcement(writer="w", query="q", **more)  # type: ignore[arg-type]
-            put(self.bootstrap, f"{self.name}.watermarks", [encoded(said).decode()], key="w")
+            logged = Announcement(writer="w", query="q", **more)  # type: ignore[arg-type]
+            put(self.bootstrap, f"{self.name}.watermarks", [encoded(logged).decode()], key="w")
 
     def _options(self) -> Mapping[str, str]:
         more = {"watermarkStrategy": "announced"} if self.history.announced else {}
@@ -268,7 +268,7 @@ class Topic:
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """Note the losses that the query names; after one that it failed with it goes on without ``failOnDataLoss``."""
+        """Note the losses that the query names; behind one that it failed with it goes without ``failOnDataLoss``."""
         heard = _Heard(self.name)
         logging.getLogger().addHandler(heard)
         try:
@@ -285,7 +285,7 @@ class Topic:
         self.read_at += [self.moment] * (len(delivered(self.direct, self.name)) - len(self.read_at))
 
     def settle(self) -> None:
-        """Read to the end of what is there."""
+        """Read to the end of what exists."""
         self.moment += 1
         end = time.monotonic() + _SETTLED_SECONDS
         while True:
@@ -299,7 +299,7 @@ class Topic:
         """Return what became of values: all but ``named`` and ``unseen`` are faults.
 
         A leader that never had records knows nothing of them: of those that no plan of its process has seen a query
-        cannot tell.
+        cannot show.
         """
         moments: defaultdict[str, list[int]] = defaultdict(list)
         for value, moment in zip(delivered(self.direct, self.name), self.read_at, strict=True):

@@ -1,6 +1,6 @@
 """A query by hand: a source called as Spark calls it, with logs as Spark keeps them.
 
-Run as ``python reader_loop.py BOOTSTRAP TOPIC FOLDER OPTIONS``, options as JSON; it never ends by itself, and goes on
+Run as ``python reader_loop.py BOOTSTRAP TOPIC FOLDER OPTIONS``, options as JSON; it never ends by itself, and continues
 where it was killed.
 """
 
@@ -83,7 +83,7 @@ class Loop:
 
 
 def lines(file: Path) -> list[Any]:
-    """Return what a file holds, but for a last line that was cut off."""
+    """Return what a file holds, except for a last line that was cut off."""
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]

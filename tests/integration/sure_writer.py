@@ -26,8 +26,8 @@ _TIMEOUT_MS = 10_000
 class SureWriter:
     """The only writer of a topic of a cluster of one broker.
 
-    A batch whose acknowledgement did not come is in the log as a whole or not at all: the log's end says which, and it
-    goes on from there.
+    A batch whose acknowledgement did not come is in the log as a whole or not at all: the log's end shows it, and it
+    continues from there.
     """
 
     bootstrap: str

@@ -126,7 +126,7 @@ def test_the_auditor_lists_rows_behind_a_promise_that_are_no_copies(
     assert code == 1
     assert "1970-01-01 00:00:01.500" in shown
     assert "5 rows, 2 announcements of 1 writers: 1 rows break a promise, 1 copies, 0 faulty" in shown
-    # Once the original has expired, nothing tells a copy from a row that breaks the promise.
+    # Once the original has expired, nothing distinguishes a copy from a row that breaks the promise.
     delete_records(kafka.bootstrap, topic, {0: 1})
     code, shown = command(capsys, kafka, topic, "--eventTimeColumn", TIME, "--eventTimeFormat", "millis", "audit")
     assert code == 0
@@ -186,7 +186,7 @@ def test_of_several_writers_a_row_is_judged_by_its_own_or_by_the_lowest(
 def test_a_writer_finds_its_last_announcement_however_many_others_came_since(
     kafka: Kafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that runs once a night would begin again with batch 0 otherwise, which readers take for a restored one."""
+    """One that runs once a night would begin again with batch 0 otherwise, which readers treat as a restored one."""
     monkeypatch.setattr(announcer, "_LOOKED_AT", (10, *announcer._LOOKED_AT[1:]))
     topic = new_topic(1)
     with closing(AnnouncementTopic(options_of(kafka), topic)) as announcements:
@@ -375,7 +375,7 @@ def test_readers_do_not_wait_for_a_query_whose_sources_are_idle_and_wait_again_b
             produce(kafka, sink, [(1, START + second * 1_000, "other")])
             other.announce(START + second * 1_000)
             reader.run_until(lambda second=second: reader.status.watermark == START + second * 1_000)  # type: ignore[misc]
-        # It comes back with rows of now. The other writer goes on, and readers wait before the first is written.
+        # It comes back with rows of now. The other writer continues, and readers wait before the first is written.
         written = len(values_of(kafka, sink))
         streams.write(source, {0: [705, 715], 1: [712, 725]})
         wait_until(lambda: len(values_of(kafka, sink)) > written, 120, "a window of the query")
@@ -383,17 +383,17 @@ def test_readers_do_not_wait_for_a_query_whose_sources_are_idle_and_wait_again_b
         other.announce(START + 3_600_000)
         query.processAllAvailable()
         reader.run_until(lambda: reader.status.rows.read == len(values_of(kafka, sink)))
-        # What it had open when it became idle is late, as its log has said, and nothing of what it has read since.
+        # What it had open when it became idle is late, as its log has stated, and nothing of what it has read since.
         assert reader.status.rows.late.rows == 1
-        (said,) = (line for line in caplog.messages if "do not wait for it" in line)
-        assert said == (
+        (logged,) = (line for line in caplog.messages if "do not wait for it" in line)
+        assert logged == (
             "writer sessions: all sources of its query are idle, and readers of its announcements do not wait for it. "
             "What it writes later is late where they have passed it, also from its 1 row of state, such as open "
             'windows. To have them wait, leave .option("idleTimeout", …) out of one of its sources'
         )
         assert audited(kafka, sink)
 
-        # Where it ends, readers wait for its next run. Killed, it cannot say so before that.
+        # Where it ends, readers wait for its next run. Killed, it cannot report it before that.
         wait_until(lambda: last().idle, 120, "an announcement that the query is idle again")
         query.stop()
         wait_until(lambda: not last().idle, 60, "readers to wait for the next run")

@@ -1,4 +1,4 @@
-"""Lines of the pages, run as they stand but for addresses and names: each query gives the rows that were written."""
+"""Lines of the pages, run as they stand except for addresses and names: each query gives the rows that were written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ USERS = 5
 
 
 class Typed:
-    """What a reader types of a page, in one Python; its queries end with what is there."""
+    """What a reader types of a page, in one Python; its queries end with what exists."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark

@@ -1,4 +1,4 @@
-"""``order_by_event_time`` above real servers: each row once, those of a key in order, batches done again."""
+"""``order_by_event_time`` above real servers: each row once, those of a key in order, batches repeated."""
 
 from __future__ import annotations
 

@@ -136,10 +136,10 @@ def test_a_missing_extra_is_named_with_a_command(hour: dict[str, str]) -> None:
 
 def test_an_error_at_load_is_short_and_begins_with_its_sentence(hour: dict[str, str]) -> None:
     lines = hour["a wrong option"].strip().splitlines()
-    said = next(i for i, line in enumerate(lines) if "there is no such option; the nearest is idleTimeout" in line)
-    assert lines[said].startswith("pyspark.errors.exceptions.captured.AnalysisException: [PYTHON_DATA_SOURCE_ERROR]")
+    logged = next(i for i, line in enumerate(lines) if "there is no such option; the nearest is idleTimeout" in line)
+    assert lines[logged].startswith("pyspark.errors.exceptions.captured.AnalysisException: [PYTHON_DATA_SOURCE_ERROR]")
     # A busy machine's log, or a Python process whose connection ends with the program, may come after it.
-    after = (n for n, line in enumerate(lines) if n > said and re.match(r"Traceback|\d\d/\d\d/\d\d ", line))
+    after = (n for n, line in enumerate(lines) if n > logged and re.match(r"Traceback|\d\d/\d\d/\d\d ", line))
     assert next(after, len(lines)) <= LONGEST_ERROR, "\n".join(lines)
     # Behind the sentence Spark's own words alone.
-    assert not any("watermark_source" in line for line in lines[said + 1 :])
+    assert not any("watermark_source" in line for line in lines[logged + 1 :])

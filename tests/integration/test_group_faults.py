@@ -1,4 +1,4 @@
-"""The store of a group goes away, its members freeze and die: the others go on by the rules, and nothing is lost."""
+"""The store of a group goes away, its members freeze and die: the others continue by the rules, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_whe
     query = streams.start_file(streams.source(subscribe=fast, sourceName="fast", **options(store)), "fast")
     wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[499]), query)
 
-    # Frozen: after its time the other goes on to the end of its log.
+    # Frozen: after its time the other continues to the end of its log.
     runner = other.runner()
     begun = time.monotonic()
     runner.suspend()
@@ -224,7 +224,7 @@ def test_a_driver_that_is_silent_is_waited_for_for_its_time_and_counts_again_whe
     streams.write(slow, {0: SLOW[500:1_000]})
     wait_for(lambda: planned(streams.checkpoint("fast")) == allowed(SLOW[999]), query)
 
-    # Killed: the same, and when it is started again it goes on where it was.
+    # Killed: the same, and when it is started again it continues where it was.
     begun = time.monotonic()
     other.kill()
     streams.write(slow, {0: SLOW[1_000:]})

@@ -86,7 +86,7 @@ def test_a_join_of_two_topics_replays_a_backlog_with_little_state(streams: Kafka
 def test_by_a_column_sources_are_never_further_apart_than_the_drift_and_one_range(
     slow: str, streams: KafkaStreams, mysql_streams: MySqlStreams, new_topic: NewTopic
 ) -> None:
-    """Nothing tells where in the binlog a column passes the limit: what is read blindly may be beyond it."""
+    """Nothing shows where in the binlog a column passes the limit: what is read blindly may be beyond it."""
     times = {"slow": np.round(np.arange(0, 100, 0.2), 3), "fast": np.arange(0, 300, 2.0)}
     for name in times:
         mysql_streams.run_sql(f"CREATE TABLE {name} (id INT PRIMARY KEY AUTO_INCREMENT, at DATETIME(3))")
@@ -168,7 +168,7 @@ def test_a_query_waits_for_another_that_is_stopped_until_it_has_left(
     wait_for(lambda: delivered(streams, "fast") >= all_it_may(), query)
     assert delivered(streams, "fast") == all_it_may()
     query.stop()
-    # Stopped for good it says so, and no time to live has to pass.
+    # Stopped for good it reports it, and no time to live has to pass.
     monkeypatch.setenv("WATERMARK_SOURCE_ALIGNMENT_STORE", store["alignmentStore"])
     monkeypatch.setattr(store_waits, "CUT_AFTER", 0)
     wait_for(lambda: main(["group", "--alignmentGroup", "two queries", "leave", "slow"]) == 0, queries["fast"])
@@ -187,7 +187,7 @@ def leads(streams: KafkaStreams) -> list[float]:
         ]
     apart = []
     for moment, fast in reached["fast"]:
-        # What is planned is told before it is written down.
+        # What is planned is reported before it is written down.
         later = [slow for at, slow in reached["slow"] if at > moment]
         if later:
             apart.append(fast - later[0])

@@ -130,7 +130,7 @@ def test_transactions_of_past_event_times_neither_stall_a_backlog_nor_cut_it_int
 ) -> None:
     """Control records carry the broker's clock, so the time index finds them before any record of the past.
 
-    They leave alignment nothing to go by: what is held here is speed and completeness, not the drift.
+    They leave alignment nothing to follow: what is held here is speed and completeness, not the drift.
     """
     topic = new_topic(2)
     for partition, step in ((0, 2.0), (1, 0.2)):

@@ -1,4 +1,4 @@
-"""Bad input: at load() or start one error of our own tree that says what was seen, what is accepted, and an example."""
+"""Bad input: at load() or start one error of our own tree with what was seen, what is accepted, and an example."""
 
 from __future__ import annotations
 
@@ -121,12 +121,12 @@ def test_a_password_is_in_no_error() -> None:
 
 
 def message_of(caught: pytest.ExceptionInfo[WatermarkSourceError]) -> str:
-    """Return what an error says, and its class, as Spark shows it."""
+    """Return what an error states, and its class, as Spark shows it."""
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
 def refused_at_start(direct: DirectKafka, name: str, **options: object) -> str:
-    """Start a query that must be refused; return what it says."""
+    """Start a query that must be refused; return what it states."""
     begun = time.monotonic()
     with pytest.raises(WatermarkSourceError) as caught:
         direct.run(direct.source(**options), name)
@@ -137,7 +137,7 @@ def refused_at_start(direct: DirectKafka, name: str, **options: object) -> str:
 def test_a_user_schema_is_refused_at_start_with_both_schemas(streams: KafkaStreams, new_topic: NewTopic) -> None:
     reader = streams.spark.readStream.format("aligned-kafka").schema("value STRING").option("subscribe", new_topic())
     source = reader.option("kafka.bootstrap.servers", streams.bootstrap).load()
-    # Spark asks nobody about a schema the user gave, so load() cannot know.
+    # Spark asks no one about a schema the user gave, so load() cannot know.
     with pytest.raises(
         PySparkException, match=r"(?s)SchemaError.*seen struct<value:string>.*struct<key:binary"
     ) as caught:
@@ -173,8 +173,8 @@ def test_what_the_broker_does_not_have_is_refused_at_start(direct: DirectKafka, 
     topic = new_topic(2)
     direct.write(topic, {0: [0]})
     given, expected = START_CASES[case]
-    says = refused_at_start(direct, "q", **{n: v.replace("TOPIC", topic) for n, v in given.items()})
-    assert re.search(expected.replace("TOPIC", topic), says), says
+    message = refused_at_start(direct, "q", **{n: v.replace("TOPIC", topic) for n, v in given.items()})
+    assert re.search(expected.replace("TOPIC", topic), message), message
 
 
 BROKEN_OFFSETS: dict[str, tuple[str, str]] = {
@@ -201,8 +201,8 @@ BROKEN_OFFSETS: dict[str, tuple[str, str]] = {
 def test_a_broken_checkpoint_is_refused_at_start(direct: DirectKafka, new_topic: NewTopic, case: str) -> None:
     broken, expected = BROKEN_OFFSETS[case]
     direct.continue_from(json.loads(broken), "q")
-    says = refused_at_start(direct, "q", subscribe=new_topic(1))
-    assert re.search(expected, says), says
+    message = refused_at_start(direct, "q", subscribe=new_topic(1))
+    assert re.search(expected, message), message
 
 
 def test_an_offset_in_the_checkpoint_that_is_no_object_ends_the_query(
@@ -223,32 +223,32 @@ def test_an_offset_in_the_checkpoint_that_is_no_object_ends_the_query(
             streams.run(streams.source(subscribe=topic), "q")
 
 
-def test_a_broker_nobody_runs_is_an_error_within_its_limit(direct: DirectKafka) -> None:
+def test_a_broker_no_one_runs_is_an_error_within_its_limit(direct: DirectKafka) -> None:
     (port,) = free_ports(1)
     given = {"kafka.bootstrap.servers": f"127.0.0.1:{port}", **LIMIT}
-    says = refused_at_start(direct, "q", subscribe="t", **given)
-    assert re.search(rf"UnreachableError: .* within 2 s .*127\.0\.0\.1:{port}", says), says
+    message = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(rf"UnreachableError: .* within 2 s .*127\.0\.0\.1:{port}", message), message
 
 
 def test_a_port_that_never_answers_is_an_error_within_its_limit(direct: DirectKafka) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{silent.getsockname()[1]}", **LIMIT}
-        says = refused_at_start(direct, "q", subscribe="t", **given)
-    assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", says), says
+        message = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): .*2 s", message), message
 
 
 def test_a_port_of_another_server_is_an_error_within_its_limit(direct: DirectKafka) -> None:
-    """It takes connections and says something that is not Kafka's."""
+    """It takes connections and sends something that is not Kafka's."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         stranger = threading.Thread(target=greet, args=[other], daemon=True)
         stranger.start()
         given = {"kafka.bootstrap.servers": f"127.0.0.1:{other.getsockname()[1]}", **LIMIT}
-        says = refused_at_start(direct, "q", subscribe="t", **given)
-    assert re.search(r"(ResponseTimeoutError|UnreachableError): ", says), says
+        message = refused_at_start(direct, "q", subscribe="t", **given)
+    assert re.search(r"(ResponseTimeoutError|UnreachableError): ", message), message
 
 
 def greet(server: socket.socket) -> None:
-    """Say hello to whoever comes, until the server is closed."""
+    """Say hello to anyone who comes, until the server is closed."""
     with contextlib.suppress(OSError):
         while True:
             server.accept()[0].sendall(b"SSH-2.0-hello\r\n")
@@ -269,7 +269,7 @@ def test_several_sources_below_one_watermark_are_refused(streams: KafkaStreams) 
     follow_watermark(a).union(follow_watermark(b)).join(follow_watermark(a.join(table, "offset", "left")), "offset")
 
 
-def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
+def test_a_broker_that_names_a_wrong_address_is_reported_with_it() -> None:
     (nowhere,) = free_ports(1)
     config = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{nowhere}", "auto.create.topics.enable": "true"}
     with kafka_service(config=config, jvm=FAST_START, where=Where.LOCAL) as kafka:
@@ -278,9 +278,9 @@ def test_a_broker_that_names_a_wrong_address_is_told_with_it() -> None:
             wait_until(lambda: [each.leader for each in asked.cluster("t").leaders] == [1], 60, "a topic")
         given = {"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": "t", "kafkaConsumer.pollTimeoutMs": "2000"}
         source = KafkaSource(kafka_options.parse({**given, **LIMIT}))
-        says = rf"broker 1 advertises the address 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
+        message = rf"broker 1 advertises the address 127\.0\.0\.1:{nowhere}: .*check advertised\.listeners"
         driver = source.open()
-        with pytest.raises(UnreachableError, match=says):
+        with pytest.raises(UnreachableError, match=message):
             driver.starts.initial_positions(driver.discovery.discover())
-        with pytest.raises(UnreachableError, match=says):
+        with pytest.raises(UnreachableError, match=message):
             list(source.range_reader.read([SplitRange(Split("t", 0), 0, 1)]))

@@ -1,4 +1,4 @@
-"""A batch read by itself: how it is cut and bound, what a DataFrame of it is good for, what it says to mistakes."""
+"""A batch read by itself: how it is cut and bound, what a DataFrame of it is good for, how it answers mistakes."""
 
 from __future__ import annotations
 
@@ -217,8 +217,8 @@ MISTAKES: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.usefixtures("two_topics")
 def test_a_mistake_is_named(streams: KafkaStreams, mistake: str) -> None:
-    options, says = MISTAKES[mistake]
-    with pytest.raises(PySparkException, match=says):
+    options, message = MISTAKES[mistake]
+    with pytest.raises(PySparkException, match=message):
         load(streams, **options).collect()
 
 

@@ -33,7 +33,7 @@ def test_an_outage_longer_than_the_idle_timeout_makes_no_split_idle(broker: Loca
     query.settle(6)
     query.until(lambda: set(query.statuses().values()) == {"u"})
     broker.start(1)
-    # How soon it answers is up to the machine: a client that found nobody there asks again later and later.
+    # How soon it answers is up to the machine: a client that found no one there asks again later and later.
     first: dict[str, str] = {}
     back = time.monotonic()
     while len(first) < 2:
@@ -47,14 +47,14 @@ def test_an_outage_longer_than_the_idle_timeout_makes_no_split_idle(broker: Loca
     while set(query.statuses().values()) != {"i"}:
         query.plan(within=60)
         assert time.monotonic() < asked + 150
-    # But for the second for which a source may report what it has reported before.
+    # Except for the second for which a source may report what it has reported before.
     assert time.monotonic() - asked > 4 - 1
 
 
 def test_an_outage_within_one_long_batch_is_no_quiet_time_and_a_long_batch_without_one_is(
     broker: LocalKafka,
 ) -> None:
-    """Between two plans nobody asks for the sake of the batch: who could not write in between was not quiet."""
+    """Between two plans no one asks for the sake of the batch: who could not write in between was not quiet."""
     create_topic(broker.bootstrap, "long", 2)
     query = Query(broker, "long", idleTimeout="8 seconds", startingOffsets="earliest")
     write(broker, "long", {"0"}, 0)

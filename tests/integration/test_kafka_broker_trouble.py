@@ -37,7 +37,7 @@ def after(seconds: float, action: Callable[[], None]) -> Iterator[None]:
         timer.join()
 
 
-def test_a_connection_that_the_broker_closed_while_nobody_asked_is_made_again(one_broker: LocalKafka) -> None:
+def test_a_connection_that_the_broker_closed_while_no_one_asked_is_made_again(one_broker: LocalKafka) -> None:
     bounds = connect(one_broker).bounds
     time.sleep(2.5)
     assert bounds.end_positions(SPLITS) == ENDS

@@ -73,7 +73,7 @@ def test_while_it_runs_the_group_follows_within_seconds_also_when_nothing_more_c
     streams.write(topic, {1: range(500)})
     settle(query)
     query.stop()
-    # The rest comes from a process that was told to end.
+    # The rest comes from a process that was asked to end.
     wait_until_held(kafka.bootstrap, topic_name, {(topic, 0): 95, (topic, 1): 500})
 
 

@@ -28,7 +28,7 @@ from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
 NewTopic = Callable[..., str]
-# Timestamps stay: retention goes by them.
+# Timestamps stay: retention follows them.
 KEEP = {"retention.ms": "-1"}
 
 
@@ -333,8 +333,8 @@ def test_a_topic_of_the_checkpoint_that_is_missing_when_a_process_begins_is_not_
     made.join()
 
 
-def test_a_broker_refuses_to_tell_offsets_by_another_leaders_epoch(kafka: Kafka, topic: str) -> None:
-    """One that was cut off from the others would go on to tell the end it knows, and its partition would be idle."""
+def test_a_broker_refuses_to_report_offsets_by_another_leaders_epoch(kafka: Kafka, topic: str) -> None:
+    """One that was cut off from the others would continue to show the end it knows, and its partition would be idle."""
     settings = KafkaSource(
         kafka_options.parse({"kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic})
     ).options.client

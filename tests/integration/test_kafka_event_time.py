@@ -1,4 +1,4 @@
-"""Event time in the payload on a real broker: whatever the records' own timestamps are, windows go by it."""
+"""Event time in the payload on a real broker: whatever the records' own timestamps are, windows follow it."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_header_or_a_function_tells_the_time_in_streams_and_in_batches(
 def test_aligned_by_the_payload_a_partition_is_ahead_by_the_drift_and_a_range_at_most(
     direct: DirectKafka, kafka: Kafka, new_topic: NewTopic
 ) -> None:
-    """Nothing tells where in the log a time in the payload passes the limit.
+    """Nothing shows where in the log a time in the payload passes the limit.
 
     The first range is planned by a look at some rows, and each of the others by what was read.
     """

@@ -133,7 +133,7 @@ def test_a_group_with_members_refuses_and_takes_commits_when_they_have_left(
     assert held(kafka.bootstrap, topic_name) == {(topic, 0): 5}
 
 
-def test_active_members_are_told_once_and_commits_go_on_by_themselves(
+def test_active_members_are_reported_once_and_commits_go_on_by_themselves(
     kafka: Kafka, new_topic: NewTopic, topic_name: str, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = new_topic(1)
@@ -180,7 +180,7 @@ def commits_to(bootstrap: str, group: str) -> list[bytes]:
     return found
 
 
-def test_a_broker_that_is_away_holds_nobody_up_and_the_latest_offsets_arrive_later(
+def test_a_broker_that_is_away_holds_no_one_up_and_the_latest_offsets_arrive_later(
     own_broker: LocalKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     progress = GroupCommits(group_of(own_broker.bootstrap, "away"))

@@ -17,7 +17,7 @@ from watermark_source.status_model.source_status import Status
 pytestmark = pytest.mark.service
 
 
-def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_that_nobody_knows(
+def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_that_no_one_knows(
     direct: DirectKafka, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(3)
@@ -44,7 +44,7 @@ def test_a_busy_partition_that_falls_silent_is_not_waited_for_as_long_as_one_tha
     seen = query.status
     assert seen.splits[1].idle_after is not None
     assert SHORTEST_IDLE_TIMEOUT <= seen.splits[1].idle_after < LONGEST_IDLE_TIMEOUT
-    # Nobody knows it: it never had a row.
+    # No one knows it: it never had a row.
     assert seen.splits[2].idle_after == LONGEST_IDLE_TIMEOUT
     assert seen.splits[2].status is Status.ACTIVE
     assert "idleTimeout" in seen.splits[1].why

@@ -1,4 +1,4 @@
-"""A topic that never had a row holds nobody in its group, and what it brings at last is on time."""
+"""A topic that never had a row holds no one in its group, and what it brings at last is on time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_outer_join_with_a_silent_topic_goes_on(
         wait_for(lambda: (second, second) in running.rows(), running.query)  # noqa: B023 - called at once
         bring(second + 1, second + 1 + 10)
         begun = time.monotonic()
-        # What is a bound behind the newest row has found nobody; its watermark is a millisecond behind.
+        # What is a bound behind the newest row has found no one; its watermark is a millisecond behind.
         passed = second + 10 - int(BOUND) - 2
         wait_for(lambda: (passed, None) in running.rows(), running.query)  # noqa: B023
         waited.append(time.monotonic() - begun)

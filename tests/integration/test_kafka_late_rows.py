@@ -68,7 +68,7 @@ def test_windows_and_late_rows_of_one_query_have_every_row_once(
         streams.write(topic, times)
         for _ in range(kills // WAVES + (wave < kills % WAVES)):
             kill_within_a_run(streams, frame, rng)
-        # Each wave is a run of its own: what a run counts begins anew, what is late does not.
+        # Each wave is a run of its own: what a run counts begins again, what is late does not.
         query = streams.run(frame, "q")
         assert query.lastProgress is not None
         (status,) = parse_progress(query.lastProgress.json)

@@ -274,9 +274,9 @@ def test_elections_and_topics_created_again_at_drawn_moments_lose_nothing_in_sil
     for first in range(0, len(seeds), _AT_ONCE):
         these = seeds[first : first + _AT_ONCE]
         parts = [part for at in range(_PROCESSES) if (part := these[at::_PROCESSES])]
-        turns, told = context.Barrier(len(parts) + 1), context.Queue()
+        turns, reported = context.Barrier(len(parts) + 1), context.Queue()
         lives = [
-            context.Process(target=live_through_elections, args=(cluster.bootstrap, part, turns, told), daemon=True)
+            context.Process(target=live_through_elections, args=(cluster.bootstrap, part, turns, reported), daemon=True)
             for part in parts
         ]
         for each in lives:
@@ -294,7 +294,7 @@ def test_elections_and_topics_created_again_at_drawn_moments_lose_nothing_in_sil
                 turns.wait(_LONGEST_PHASE)
         found: list[Lived] = []
         while len(found) < len(these):
-            lived = told.get(timeout=_LONGEST_PHASE)
+            lived = reported.get(timeout=_LONGEST_PHASE)
             assert isinstance(lived, Lived), lived
             found.append(lived)
         for each in lives:

@@ -30,7 +30,7 @@ Times = Mapping[int, npt.NDArray[np.int64]]
 
 
 def with_devices_that_come_back(rows: int) -> Times:
-    """An hour, in order within a second but for two stretches, of rows up to ten minutes behind."""
+    """An hour, in order within a second except for two stretches, of rows up to ten minutes behind."""
     chance = np.random.default_rng(7)
     found = {}
     for partition in range(PARTITIONS):
@@ -147,7 +147,7 @@ def test_the_same_of_a_million_rows_a_partition_at_no_less_than_two_thirds_of_th
 def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_back(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:
-    """What is not in the log yet is covered by the bound alone; a new process looks at the band anew."""
+    """What is not in the log yet is covered by the bound alone; a new process looks at the band again."""
     topic = new_topic(1)
     options = {"watermarkStrategy": "lookahead", "maxOutOfOrderness": "5 seconds"}
     frame = follow_watermark(streams.source(subscribe=topic, includeLate=True, **options)).select("offset", "late")

@@ -1,4 +1,4 @@
-"""Records that are gone before they were read: an error that says which, or a query that goes on without doubling."""
+"""Records that are gone before they were read: an error that names them, or a query that continues without doubling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NewTopic = Callable[..., str]
 
 
 def failure(direct: DirectKafka, topic: str, name: str, **options: object) -> str:
-    """Run a query that must fail; return what it says."""
+    """Run a query that must fail; return what it states."""
     with pytest.raises(DataLossError) as caught:
         direct.run(direct.source(subscribe=topic, **options), name)
     return str(caught.value)
@@ -84,7 +84,7 @@ def test_no_task_looks_for_what_was_deleted_while_the_query_was_stopped(
         SplitRange(Split(topic, 0), offset, offset + 1) for offset in range(36, 40)
     ]
     assert sum(len(batch) for pack in packs for batch in reader.read(pack)) == 4
-    # What the tasks report is what was planned: nobody looks at it again.
+    # What the tasks report is what was planned: no one looks at it again.
     assert reader.latestOffset(end, reader.getDefaultReadLimit())["wm"] > 0
     assert "no task reported" not in caplog.text
     reader.stop()
@@ -126,7 +126,7 @@ def test_a_topic_created_anew_with_fewer_records_and_partitions(
     assert f"{topic}-0 was read up to 10, and {topic} was deleted and created again since" in message
     assert f"{topic}-2 is gone, or no longer asked for; it was read up to 10" in message
     before = [*through(0, 0, 10), *through(1, 0, 10), *through(2, 0, 10)]
-    # It is another topic, of which nothing was read. The built-in source would go on at the offsets it had.
+    # It is another topic, of which nothing was read. The built-in source would continue at the offsets it had.
     anew = [*through(0, 0, 4), *through(1, 0, 12)]
     direct.run(direct.source(subscribe=topic, failOnDataLoss="false"), "q")
     assert [row[1:] for row in direct.data("q")] == sorted([*before, *anew])

@@ -142,7 +142,7 @@ def test_in_silence_the_clock_does_not_pass_the_first_row_of_a_new_partition(
         return now
 
     def until(condition: Callable[[Mapping[str, Any]], bool]) -> int | None:
-        """Go on until the end of a batch is so; return the watermark that its rows are judged by."""
+        """Continue until the end of a batch is so; return the watermark that its rows are judged by."""
         nonlocal offset
         while True:
             assert time.monotonic() < deadline, offset
@@ -160,6 +160,6 @@ def test_in_silence_the_clock_does_not_pass_the_first_row_of_a_new_partition(
     passed = until(lambda end: end["splits"][topic].get("1", [0])[0] == 1)
     assert passed is not None
     assert passed < written
-    # And goes on.
+    # And continues.
     until(lambda end: end["wm"] > written)
     reader.stop()

@@ -42,7 +42,7 @@ class Reading:
         self.offset: Mapping[str, Any] = self.reader.initialOffset()
 
     def until(self, condition: Condition) -> None:
-        """Go on until the condition holds for the fields of both partitions."""
+        """Continue until the condition holds for the fields of both partitions."""
         deadline = time.monotonic() + 120
         while not condition(*self.offset["splits"][self.topic].values()):
             assert time.monotonic() < deadline, self.offset

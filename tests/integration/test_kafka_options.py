@@ -75,12 +75,12 @@ def test_without_a_strategy_event_time_is_the_recorded_clock_and_a_replay_repeat
     direct.run(source, "clock")
     columns = ("topic", "partition", "offset", "event_time")
     first = direct.data("clock", columns)
-    told = {marker["watermark"] for marker in direct.markers("clock") if marker["type"] == "watermark"}
+    reported = {marker["watermark"] for marker in direct.markers("clock") if marker["type"] == "watermark"}
     assert len(first) == 11
     # Each row's event time is one millisecond after a watermark that went out: never late.
     clocks = {row[3] for row in first}
     assert len(clocks) == 2
-    assert {clock - timedelta(milliseconds=1) for clock in clocks} <= told
+    assert {clock - timedelta(milliseconds=1) for clock in clocks} <= reported
 
     direct.die_in("clock", direct.last_with_rows("clock"))
     assert len(direct.data("clock")) == 8
@@ -88,7 +88,7 @@ def test_without_a_strategy_event_time_is_the_recorded_clock_and_a_replay_repeat
     assert direct.data("clock", columns) == first
 
 
-def test_markers_of_a_stream_tell_watermark_and_status(streams: KafkaStreams, new_topic: NewTopic) -> None:
+def test_markers_of_a_stream_report_watermark_and_status(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     streams.write(topic, {0: [0, 5], 1: [1, 3]})
     source = streams.source(subscribe=topic, idleTimeout="300 milliseconds")

@@ -137,7 +137,7 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
         100 * settled_beyond / settled_rows, slowest, status.bound,
     )  # fmt: skip
     assert pc.sum(direct.table("q")["late"]).as_py() == status.rows.late.rows == late
-    # Those that nobody could foresee.
+    # Those that no one could foresee.
     assert late > 100
     assert settled_rows >= rows / 3
     for share in (settled_late / settled_rows, settled_beyond / settled_rows):
@@ -150,7 +150,7 @@ def test_a_bound_follows_disorder_that_grows_and_shrinks(
 
 
 def end_states(offsets: Sequence[dict[str, Any]]) -> dict[tuple[int, ...], Any]:
-    """Return what the last of the offsets at each position says of event time, and of disorder."""
+    """Return what the last of the offsets at each position states of event time, and of disorder."""
     codec = OffsetCodec(source="aligned-kafka", name="aligned-kafka")
     found = {}
     for state in map(codec.decode, offsets):
@@ -181,7 +181,7 @@ def test_kills_and_other_numbers_of_tasks_change_nothing_that_is_learned(
     # More than the first stretch of each partition has.
     assert max(rows_of(each.earlier) for each in learned) > 2 * SEGMENT
     assert len({each.bound for each in learned}) >= 3
-    # A process that ends after a batch, and one that ends within one, again and again; nobody tells the next anything.
+    # A process that ends after a batch, and one that ends within one, over and over; none passes anything to the next.
     number = 0
     while len(direct.offsets("hurt") if number else []) < len(direct.offsets("unhurt")):
         query = direct.start(source([7, 2, 16][number % 3]), "hurt")

@@ -1,4 +1,4 @@
-"""The watermark of a batch's own rows goes out with the batch, where a real broker tells it before they are read."""
+"""The watermark of a batch's own rows goes out with the batch, where a real broker shows it before they are read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def batches(reader: AlignedStreamReader, start: Any = None) -> Iterator[Mapping[
         yield end
         for pack in reader.partitions(dict(offset), dict(end)):
             list(reader.read(pack))
-        # Not from the plan on: whoever consumes this may have taken longer than that.
+        # Not from the plan on: anyone who consumes this may have taken longer than that.
         offset, until, without = end, time.monotonic() + 0.5, 0
 
 
@@ -115,7 +115,9 @@ def test_the_end_of_a_transaction_is_no_row_and_one_that_was_aborted_moves_nothi
     assert all(wm is None or wm <= found[-1] for wm in found)
 
 
-def test_a_row_that_retention_takes_before_it_is_read_has_told_its_time_all_the_same(kafka: Kafka, topic: str) -> None:
+def test_a_row_that_retention_takes_before_it_is_read_has_reported_its_time_all_the_same(
+    kafka: Kafka, topic: str
+) -> None:
     produce(kafka, topic, {0: [50_000, 90_000], 1: [70_000]})
     with reader_of(kafka, topic, failOnDataLoss="false") as reader:
         planned = batches(reader)

@@ -73,6 +73,6 @@ def test_a_wrong_event_time_column_ends_the_command_with_what_was_found(
     producer.close()
     options = ["--kafka.bootstrap.servers", kafka.bootstrap, "--subscribe", topic, "--eventTimeColumn", "value:$.made"]
     assert main(["profile", "--kafka", *options]) == 1
-    told = capsys.readouterr().out
-    assert told.startswith("no record has an event time: ")
-    assert "no event time at value:$.made" in told
+    reported = capsys.readouterr().out
+    assert reported.startswith("no record has an event time: ")
+    assert "no event time at value:$.made" in reported

@@ -29,7 +29,7 @@ PUNCTUATED = {"watermarkStrategy": "punctuated", "watermarkColumn": "header:wate
 def produce(
     kafka: Kafka, topic: str, records: Sequence[tuple[int, bytes | None]], *, partition: int = 0, value: bytes = b"v"
 ) -> None:
-    """Write records, each with its timestamp after ``START`` and what its header says, if it has one."""
+    """Write records, each with its timestamp after ``START`` and what its header states, if it has one."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap)
     for at, mark in records:
         headers = [] if mark is None else [("watermark", mark)]

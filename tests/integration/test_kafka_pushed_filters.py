@@ -125,7 +125,7 @@ def test_the_rows_are_those_without_pushdown(
     streams: KafkaStreams, topics: tuple[str, ...], condition: str, options: dict[str, Any]
 ) -> None:
     given = {"subscribe": ",".join(topics), "includeHeaders": "true", **options}
-    # Read once for all conditions, or the frame that is not kept would be read anew for each.
+    # Read once for all conditions, or the frame that is not kept would be read again for each.
     without = load(streams, push=False, **given).cache()
     assert positions(load(streams, **given).where(condition)) == positions(without.where(condition))
 
@@ -213,7 +213,7 @@ def test_rows_written_after_planning_that_pass_are_read(
     assert future() == [11, 12, 13]
     delete_records(kafka.bootstrap, topic, {0: 8})
     assert (from_five(), below()) == ([8, 9, 11, 12, 13], [8, 9, 10, 11])
-    # A topic made anew is another one; of the one that is gone, these had rows to read when they were planned.
+    # A topic made again is another one; of the one that is gone, these had rows to read when they were planned.
     delete_topic(kafka.bootstrap, topic)
     create_topic(kafka.bootstrap, topic, 1)
     streams.write(topic, {0: [6, 1, 21]})

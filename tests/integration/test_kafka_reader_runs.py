@@ -1,4 +1,4 @@
-"""Readers over time: what silence costs, batches done again, a process that is killed again and again."""
+"""Readers over time: what silence costs, batches repeated, a process that is killed again and again."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_silent_query_costs_little_and_makes_at_most_one_batch_an_interval(
     loop.reader.stop()
     _log.info("%.0f s of silence: %s of a core, %d batches", lasted, shares, batches)
     assert 0 < batches <= lasted * 1_000 / USUAL_MS + 1
-    # What else this process does, as clients of tests before, does not go on all the time. It is 0.02 on a busy
+    # What else this process does, as clients of tests before, does not continue all the time. It is 0.02 on a busy
     # machine, and most of a core for a query that looks whenever it can.
     assert min(shares) < 0.1
 
@@ -101,14 +101,14 @@ def test_batches_retried_are_the_same_in_every_byte(
         loop.step()
     writer.stop()
     loop.reader.stop()
-    told = {entry["batch"]: entry for entry in lines(tmp_path / "reads")}
-    assert any(entry["rows"] for entry in told.values())
+    reported = {entry["batch"]: entry for entry in lines(tmp_path / "reads")}
+    assert any(entry["rows"] for entry in reported.values())
     # In a process that knows nothing of the first.
     again = Loop(kafka.bootstrap, topic, tmp_path, {**INGESTION, **OFTEN})
     for number in range(1, replays + 1):
         digest, rows = again.held(number)
-        assert digest == told[number]["digest"]
-        assert [list(row) for row in rows] == told[number]["rows"]
+        assert digest == reported[number]["digest"]
+        assert [list(row) for row in rows] == reported[number]["rows"]
     again.reader.stop()
 
 
@@ -116,10 +116,10 @@ def test_batches_retried_are_the_same_in_every_byte(
 def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were_planned(
     kafka: Kafka, new_topic: NewTopic, tmp_path: Path, request: pytest.FixtureRequest, options: dict[str, str]
 ) -> None:
-    """Batches done again are the same, none is behind one before, and each row comes once and on time."""
+    """Batches repeated are the same, none is behind one before, and each row comes once and on time."""
     topic, kills = new_topic(PARTITIONS, config=BY_BROKERS), request.config.getoption("--reader-kills")
     chance = random.Random(request.config.getoption("--kills-seed"))
-    # Nobody waits for a partition that never had a row where time goes on in silence.
+    # No one waits for a partition that never had a row where time continues in silence.
     writer = Writer(kafka, topic, seed=2, but_the_last=options is not IN_PAYLOAD)
     command = [sys.executable, reader_loop.__file__, kafka.bootstrap, topic, str(tmp_path), json.dumps(options)]
     is_last = False
@@ -128,7 +128,7 @@ def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were
         is_last = number >= kills and _some_done_again(tmp_path) and len(set(_watermarks(tmp_path))) > 2
         child = ChildProcess(command, folder=tmp_path, log=tmp_path / "log")
         try:
-            # The batch that is done again, and one of its own.
+            # The batch that is repeated, and one of its own.
             _wait(child, partial(_goes_on, tmp_path, before))
             if is_last:
                 writer.stop()
@@ -137,7 +137,7 @@ def test_a_process_that_is_killed_again_and_again_sends_the_watermarks_that_were
             time.sleep(chance.uniform(0, 0.6))
         finally:
             child.kill()
-    # A kill after an offset was written and before it was read has nothing done again.
+    # A kill after an offset was written and before it was read has nothing repeated.
     assert is_last, f"{kills + 200} kills, and still no batch done again or only the watermarks {_watermarks(tmp_path)}"
     reads = lines(tmp_path / "reads")
     digests = {entry["batch"]: {e["digest"] for e in reads if e["batch"] == entry["batch"]} for entry in reads}

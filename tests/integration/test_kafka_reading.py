@@ -182,7 +182,7 @@ def test_a_record_of_nine_megabytes_beside_small_ones(kafka: Kafka, new_topic: N
                 producer.send(topic, np.random.default_rng(size).bytes(size), partition=partition).get(60)
         producer.close()
     ends = ends_of(kafka.bootstrap, topic)
-    # Taken for small ranges at first, so that a large batch comes up in a partition that is not the request's first.
+    # Treated as small ranges at first, so that a large batch comes up in a partition that is not the request's first.
     ours = rows(reader(kafka.bootstrap).read(ranges_to(topic, ends)))
     for partition, sizes in LARGE.items():
         assert [len(row["value"]) for row in ours if row["partition"] == partition] == sizes * 2  # type: ignore[arg-type]
@@ -264,7 +264,7 @@ def test_a_forked_process_does_not_use_its_parents_connections(kafka: Kafka, new
             BrokerConnection.__init__ = noted  # type: ignore[method-assign]
             fine = offsets(ours.read(wanted)) == list(range(100_000)) and len(made) == 1
         finally:
-            # The child must not go on with the tests, whatever happens.
+            # The child must not continue with the tests, whatever happens.
             os._exit(0 if fine else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert offsets(ours.read(wanted)) == list(range(100_000))

@@ -155,7 +155,7 @@ def test_settings_that_an_announcer_may_not_read_are_warned_of_once_with_the_lin
     assert shorter.endswith(line)
 
 
-# What may not be read: named wherever it is asked for, and never taken for deleted.
+# What may not be read: named wherever it is asked for, and never treated as deleted.
 
 
 LINE = "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:NAME --operation {} {}"

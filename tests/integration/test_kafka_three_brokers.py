@@ -1,4 +1,4 @@
-"""Three brokers, of which one dies, freezes or hands over: look-ups, plans, reads, commits and the doctor go on."""
+"""Three brokers, of which one dies, freezes or hands over: look-ups, plans, reads, commits and the doctor continue."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def led_by(cluster: LocalKafka, topic: str, node: int) -> set[str]:
 @pytest.fixture
 def three_brokers(cluster: LocalKafka) -> LocalKafka:
     """All three, and whole again, whatever the test before has done to them."""
-    # One that was frozen for long is taken for dead until it has said that it is there.
+    # One that was frozen for long is treated as dead until it has stated that it is there.
     wait_until(lambda: sum(len(led_by(cluster, "t", node)) for node in cluster.nodes) == PARTITIONS, 60, "all leaders")
     wait_for_leaders(cluster.bootstrap, ["t"], PARTITIONS)
     return cluster
@@ -143,7 +143,7 @@ def test_a_cut_is_made_without_a_frozen_broker_only_once_the_others_name_it_no_m
 
 @pytest.mark.long("test_a_broker_that_stays_frozen_is_an_error_after_the_limit_and_not_before")
 def test_a_broker_that_answers_late_each_time_is_no_error(three_brokers: LocalKafka) -> None:
-    """However long all its answers take together; each is told while the next one is waited for."""
+    """However long all its answers take together; each is reported while the next one is waited for."""
     bounds, silent = connect(three_brokers, default_api_timeout_ms="6000").bounds, splits_led_by(three_brokers, 3)
     for late in (None, 0, 0):
         three_brokers.pause(3)
@@ -178,7 +178,7 @@ def test_a_broker_that_was_slow_before_a_long_batch_is_asked_anew_after_it(
         assert bounds.current_ends(SPLITS).unknown == dict.fromkeys(silent)
     finally:
         three_brokers.resume(3)
-    # Nobody listens, for longer than the first limit.
+    # No one listens, for longer than the first limit.
     time.sleep(5.5)
     assert bounds.current_ends(SPLITS) == Ends(ENDS)
 

@@ -53,7 +53,7 @@ class Ports:
     lasting: int
     ending: int
     bootstrap: str
-    """Where nobody logs in."""
+    """Without a login."""
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def on(port: int, ports: Ports, given: dict[str, str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def cut_off(endpoint: TokenEndpoint, sent: bytes) -> Iterator[list[bytes]]:
-    """Have another endpoint asked, which sends this and hangs up; tells what it was asked."""
+    """Have another endpoint asked, which sends this and hangs up; shows what it was asked."""
     asked: list[bytes] = []
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(PEM / "broker.pem")
@@ -247,7 +247,7 @@ def test_an_endpoint_that_is_overrun_is_asked_again_until_the_time_is_over(
     )
 
 
-@pytest.mark.parametrize(("sent", "says"), [
+@pytest.mark.parametrize(("sent", "message"), [
     (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", "does not answer: IncompleteRead"),
     (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", "does not answer: IncompleteRead"),
     (b"nonsense\r\n", "does not answer: nonsense"),
@@ -255,10 +255,10 @@ def test_an_endpoint_that_is_overrun_is_asked_again_until_the_time_is_over(
     (b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{", "answered 503 Busy"),
 ])  # fmt: skip
 def test_an_answer_that_is_cut_off_is_asked_for_again(
-    ports: Ports, endpoint: TokenEndpoint, sent: bytes, says: str
+    ports: Ports, endpoint: TokenEndpoint, sent: bytes, message: str
 ) -> None:
     with cut_off(endpoint, sent) as asked:
-        assert re.search(f"token endpoint .* {says}", given_up(on(ports.lasting, ports, login(endpoint)), asked))
+        assert re.search(f"token endpoint .* {message}", given_up(on(ports.lasting, ports, login(endpoint)), asked))
 
 
 def test_a_refusal_that_is_cut_off_is_one(ports: Ports, endpoint: TokenEndpoint) -> None:
@@ -275,13 +275,13 @@ def test_an_endpoint_that_is_not_there(ports: Ports, endpoint: TokenEndpoint) ->
     )
 
 
-@pytest.mark.parametrize(("answer", "says"), [
+@pytest.mark.parametrize(("answer", "message"), [
     (b"<html>", "answered no JSON object"), (b"[]", "answered no JSON object"), (b"{}", "is not a token"),
     (b'{"access_token": "a\\u0001b"}', "is not a token"),
 ])  # fmt: skip
-def test_an_endpoint_that_answers_no_token(ports: Ports, endpoint: TokenEndpoint, answer: bytes, says: str) -> None:
+def test_an_endpoint_that_answers_no_token(ports: Ports, endpoint: TokenEndpoint, answer: bytes, message: str) -> None:
     endpoint.answer = answer
-    with pytest.raises(RefusedError, match=says):
+    with pytest.raises(RefusedError, match=message):
         discovered(on(ports.lasting, ports, login(endpoint)))
 
 
@@ -303,7 +303,7 @@ def test_what_the_broker_has_not_is_refused(ports: Ports) -> None:
         discovered(on(ports.lasting, ports, given))
 
 
-def test_what_a_mechanism_lacks_on_this_machine_is_told_as_a_login_that_cannot_be_made(
+def test_what_a_mechanism_lacks_on_this_machine_is_reported_as_a_login_that_cannot_be_made(
     ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """The broker has accepted the mechanism's name; then Kerberos has no ticket here, or is not there at all."""
@@ -316,7 +316,7 @@ def test_what_a_mechanism_lacks_on_this_machine_is_told_as_a_login_that_cannot_b
 
 
 def test_a_read_outlives_its_logins(ports: Ports, endpoint: TokenEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The broker hangs up on whoever uses a login that is over: none is, so no fetch is lost."""
+    """The broker hangs up on anyone who uses a login that is over: none is, so no fetch is lost."""
     endpoint.lifetime = 4.0
     lost: list[object] = []
     look_elsewhere = Recovery.look_elsewhere

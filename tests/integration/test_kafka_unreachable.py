@@ -1,4 +1,4 @@
-"""Brokers that nobody reaches: an error within the limit that says where, and why each could not be asked."""
+"""Brokers that no one reaches: an error within the limit that states where, and why each could not be asked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def silent_port() -> Iterator[int]:
 
 @contextlib.contextmanager
 def port_that_hangs_up(seconds: float) -> Iterator[int]:
-    """Hangs up on whoever connects, and accepts without a word some seconds after the first."""
+    """Hangs up on anyone who connects, and accepts without a word some seconds after the first."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def hang_up() -> None:
@@ -62,7 +62,7 @@ def port_that_hangs_up(seconds: float) -> Iterator[int]:
         thread.join()
 
 
-def test_nobody_listens_is_an_error_within_the_limit() -> None:
+def test_no_one_listens_is_an_error_within_the_limit() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
@@ -75,15 +75,18 @@ def test_nobody_listens_is_an_error_within_the_limit() -> None:
     assert time.monotonic() - begun < 60
 
 
-def test_a_limit_that_the_user_has_not_set_is_not_told_by_the_name_of_one_that_is() -> None:
+def test_a_limit_that_the_user_has_not_set_is_not_identified_by_the_name_of_one_that_is() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{reserved.getsockname()[1]}"
         settings = parse_settings({"kafka.bootstrap.servers": address})
-        says = r"could be reached within 1\.5 s; kafka.bootstrap.servers is"
-        with contextlib.closing(Brokers(settings)) as brokers, pytest.raises(UnreachableError, match=says):
+        message = r"could be reached within 1\.5 s; kafka.bootstrap.servers is"
+        with contextlib.closing(Brokers(settings)) as brokers, pytest.raises(UnreachableError, match=message):
             brokers.metadata({"t"}, 1_500)
-        with contextlib.closing(ConsumerGroup(settings, "g", "")) as group, pytest.raises(UnreachableError, match=says):
+        with (
+            contextlib.closing(ConsumerGroup(settings, "g", "")) as group,
+            pytest.raises(UnreachableError, match=message),
+        ):
             group.commit({Split("t", 0): 1}, 1_500)
 
 

@@ -64,7 +64,7 @@ class Aftermath:
     """Combined watermark of each query after the first run, by the rows that were written."""
 
     def states(self, query: str) -> list[SourceState]:
-        """Return what the offset log says after each batch."""
+        """Return what the offset log states after each batch."""
         offsets = self.streams.offsets(query)
         return [OffsetCodec(source="aligned-kafka", name=o["name"]).decode(o) for o in offsets]
 
@@ -130,7 +130,7 @@ def aftermath(
     streams = Streams(spark, folder)
 
     def has_moved() -> bool:
-        """Each driver finds the silent partition idle anew: on a busy machine one may not live for so long."""
+        """Each driver finds the silent partition idle again: on a busy machine one may not live for so long."""
         found = ({offset.get("wm") for offset in streams.offsets(query)} for query in QUERIES)
         return all(len(watermarks) > _WATERMARKS for watermarks in found)
 
@@ -145,7 +145,7 @@ def aftermath(
     finally:
         topic.stop()
         killer.close()
-    # Every partition has rows for the last run, so that none is found idle while nobody writes.
+    # Every partition has rows for the last run, so that none is found idle while no one writes.
     topic.tick()
     spark.conf.set(*KEEP_LOGS)
     try:
@@ -262,14 +262,14 @@ def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
 def test_spark_follows_the_source_in_every_batch(aftermath: Aftermath) -> None:
     """But in one whose output was written and whose commit was not: Spark then skips it, marker and all.
 
-    The process that plans next says its watermark in its first batch, whatever it is: that makes good for it.
+    The process that plans next states its watermark in its first batch, whatever it is: that makes up for it.
     """
     states, followed = aftermath.states(WINDOWS), aftermath.streams.committed(WINDOWS)
     held = 0
     for number, state in enumerate(states):
-        said, reached = state.watermark or 0, followed[number] + START
+        output, reached = state.watermark or 0, followed[number] + START
         last_of_its_run = number + 1 == len(states) or states[number + 1].run != state.run
-        assert reached in ((said, held) if last_of_its_run else (said,)), f"batch {number}"
+        assert reached in ((output, held) if last_of_its_run else (output,)), f"batch {number}"
         held = reached
     assert held == states[-1].watermark
 

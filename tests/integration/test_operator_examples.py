@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.service, pytest.mark.spark]
 
 @pytest.mark.usefixtures("rocksdb")
 @pytest.mark.long("test_rows_of_a_topic_leave_in_order_and_once_though_batches_are_retried")
-def test_early_readings_wait_for_those_on_time_and_late_ones_are_told_apart(spark: SparkSession, kafka: Kafka) -> None:
+def test_early_readings_wait_for_those_on_time_and_late_ones_are_distinguished(
+    spark: SparkSession, kafka: Kafka
+) -> None:
     create_topic(kafka.bootstrap, sensor_ordering.TOPIC, partitions=3)
     written = sensor_ordering.produce(kafka.bootstrap, sensor_ordering.TOPIC, 60)
     console = Console(file=io.StringIO())

@@ -1,4 +1,4 @@
-"""Kill -9 while rows of a topic wait for their turn: each comes out once, in order or told as late."""
+"""Kill -9 while rows of a topic wait for their turn: each comes out once, in order or reported as late."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SECOND = {0: [170, 260, 1_900], 1: [1_990, 2_300]}
 
 
 def of_the_page(bootstrap: str) -> list[str]:
-    """The command of the page as it stands, but for the address, its variables as words of ``env``."""
+    """The command of the page as it stands, except for the address, its variables as words of ``env``."""
     (line,) = re.findall(
         r"^    (KAFKA=.*?spark-pipelines run (?:.*\\\n)*.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
     )

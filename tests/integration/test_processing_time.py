@@ -82,7 +82,7 @@ def of(running: Running, kind: str) -> int:
 
 
 def ticks_keep_to_their_interval(streams: KafkaStreams, running: Running, *, sources: int) -> None:
-    """See that every batch without rows came at least an interval after the last clock its source had told."""
+    """See that every batch without rows came at least an interval after the last clock its source had reported."""
     ticks = 0
     for source in range(sources):
         for before, after in pairwise(streams.offsets(running.table, source=source)):

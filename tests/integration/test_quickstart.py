@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 600.0
 
 
 def environment(paths: Sequence[Path]) -> dict[str, str]:
-    """Return the variables of a user who has set none for Python or Spark, but for more folders to import from."""
+    """Return the variables of a user who has set none for Python or Spark, except for more folders to import from."""
     inherited = {k: v for k, v in os.environ.items() if k in ("HOME", "JAVA_HOME", "LANG", "TMPDIR")}
     inherited |= {"PATH": "/usr/local/bin:/usr/bin:/bin", "JDK_JAVA_OPTIONS": quick_spark()}
     return inherited | ({"PYTHONPATH": os.pathsep.join(map(str, paths))} if paths else {})
@@ -169,8 +169,8 @@ def test_the_first_job_ends_with_the_sentence_of_its_error(
 ) -> None:
     job = run([str(installed), str(ROOT / "examples/first_job.py"), kafka.bootstrap, "there-is-none"], "job")
     assert job.wait() == 1
-    said = next(line for line in job.errors.splitlines() if line.startswith("the job failed: "))
-    assert "UnknownSplitError: topic there-is-none does not exist" in said
+    logged = next(line for line in job.errors.splitlines() if line.startswith("the job failed: "))
+    assert "UnknownSplitError: topic there-is-none does not exist" in logged
 
 
 @pytest.mark.long("test_the_lines_that_play_prints_run_as_they_stand")

@@ -88,7 +88,7 @@ def shipped(
 ) -> Run:
     """A driver started by ``spark-submit`` with the project in an archive; slow tasks are speculated on.
 
-    Spark talks to its Python processes over Unix sockets, as docs/deployment.md says.
+    Spark talks to its Python processes over Unix sockets, as docs/deployment.md states.
     """
     folder = tmp_path_factory.mktemp("shipped")
     (port,) = free_ports(1)
@@ -152,15 +152,15 @@ def late(run: Run, query: str) -> int:
 
 
 def planned(run: Run, query: str) -> list[tuple[Any, ...]]:
-    """Return what each offset says but for moments of the clock: watermark, and positions and ranges of splits.
+    """Return what each offset states except for moments of the clock: watermark, and positions and ranges of splits.
 
     Spark's own batches, which windows have and rows have not, repeat the offset before.
     """
-    said = [
+    logged = [
         (offset.get("wm"), {number: fields[:3] for number, fields in offset["splits"]["cluster"].items()})
         for offset in run.offsets(query)
     ]
-    return [offset for number, offset in enumerate(said) if offset != said[number - 1] or number == 0]
+    return [offset for number, offset in enumerate(logged) if offset != logged[number - 1] or number == 0]
 
 
 def test_windows_are_right_and_both_executors_read(installed: Run, times: Times) -> None:

@@ -53,7 +53,7 @@ def topic(kafka: Kafka) -> Rows:
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Rows):
-    """Snapshot and changes of a table, which is filled anew for each query."""
+    """Snapshot and changes of a table, which is filled again for each query."""
 
     server: tuple[str, int]
 
@@ -112,14 +112,14 @@ def of_table(spark: SparkSession, table: Rows, tmp_path_factory: pytest.TempPath
 
 @pytest.mark.parametrize("surface", surfaces("DataFrame"))
 def test_a_stream_of_a_topic_is_exact_or_refused_or_warned_of(of_topic: Judge, surface: str) -> None:
-    seen, told = of_topic(surface)
-    assert seen == told
+    seen, reported = of_topic(surface)
+    assert seen == reported
 
 
 @pytest.mark.parametrize("surface", surfaces("DataFrame"))
 def test_a_stream_of_a_table_is_exact_or_refused_or_warned_of(of_table: Judge, surface: str) -> None:
-    seen, told = of_table(surface)
-    assert seen == told
+    seen, reported = of_table(surface)
+    assert seen == reported
 
 
 @pytest.mark.long("test_windows_through_connect_are_the_same")

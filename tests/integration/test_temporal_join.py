@@ -319,7 +319,7 @@ def change(streams: MySqlStreams, user: int, name: str, second: float) -> None:
 
 
 def answers(streams: MySqlStreams, asked: str, ids: Any, *, first: int = 0) -> list[tuple[Any, ...]]:
-    """Return what the database says now about some ids, each with the offset of its click."""
+    """Return what the database states now about some ids, each with the offset of its click."""
     names = dict(streams.run_sql(asked))
     return [(user, first + n, names.get(user)) for n, user in enumerate(ids)]
 

@@ -44,8 +44,8 @@ class TokenEndpoint:
     def respond(self, authorization: str | None, form: dict[str, list[str]]) -> tuple[int, bytes]:
         self.asked.append(form)
         if authorization != self.who:
-            told = {"error": "invalid_client", "error_description": f"not {authorization}"}
-            return 401, json.dumps(told).encode()
+            reported = {"error": "invalid_client", "error_description": f"not {authorization}"}
+            return 401, json.dumps(reported).encode()
         if self.answer is not None or self.status != 200:
             return self.status, self.answer or b""
         self.given.append(unsecured_token("u", self.lifetime))

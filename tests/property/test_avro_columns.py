@@ -69,7 +69,7 @@ def test_values_are_read_as_fastavro_reads_them(least: int) -> None:
 
 @pytest.mark.parametrize("count", [300, pytest.param(30_000, marks=pytest.mark.long("300 of them"))])
 def test_any_bytes_of_any_writer_end_in_a_column_or_a_declared_error(count: int) -> None:
-    """The bytes end where memory does that nobody may read; writers' schemas are changed at random."""
+    """The bytes end where memory does that no one may read; writers' schemas are changed at random."""
     chance, resolved = random.Random(5), 0
     for _ in range(count):
         pairs = Pairs(chance)

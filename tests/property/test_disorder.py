@@ -71,15 +71,15 @@ def test_what_counts_is_how_far_rows_are_behind_the_highest_of_all_before(
     whole = SplitRange(SPLIT, 0, int(positions[-1]) + 1)
     highest = None if not before else Millis(ORIGIN + before * 100_000)
     behind = np.maximum(np.maximum.accumulate(times), times[0] if highest is None else highest) - times
-    told = summed(exact(reported(whole, found, highest, parts).segments, highest))
+    received = summed(exact(reported(whole, found, highest, parts).segments, highest))
     if positions[-1] < SEGMENT:
-        assert rows_of(told) == len(positions)
+        assert rows_of(received) == len(positions)
     expected = [counted(behind[part]) for part in halves_that_count(positions, times, highest)]
-    assert told == summed(expected)
+    assert received == summed(expected)
 
 
 def halves_that_count(positions: np.ndarray, times: np.ndarray, highest: Millis | None) -> list[np.ndarray]:
-    """As ``DisorderSegment`` says: all of the first, of others the second half if the first has come so far."""
+    """As ``DisorderSegment`` states: all of the first, of others the second half if the first has come so far."""
     parts = [positions < SEGMENT]
     for number in range(1, int(positions[-1]) // SEGMENT + 1):
         first = (positions >= number * SEGMENT) & (positions < number * SEGMENT + SEGMENT // 2)

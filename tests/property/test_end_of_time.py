@@ -1,4 +1,4 @@
-"""A stream that ends, under hypothesis: the end of time comes behind all rows, whoever is killed when."""
+"""A stream that ends, under hypothesis: the end of time comes behind all rows, whatever process is killed, and when."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def test_a_stream_that_ends_reports_the_end_of_time_once_behind_all_of_its_rows(
     last = [batch for batch in driver.batches if batch.after.watermark == MAX]
     # Then once from each process, of which another source of the query may still be read.
     assert [batch.after.ended for batch in last] == [False] + [True] * (len(last) - 1)
-    told = [batch.after.run for batch in last[1:]]
-    assert told == sorted(set(told))
-    assert told
+    reported = [batch.after.run for batch in last[1:]]
+    assert reported == sorted(set(reported))
+    assert reported
     assert not any(any(batch.rows.values()) for batch in last)
     # What comes now is of no run.
     for split in log.splits.values():

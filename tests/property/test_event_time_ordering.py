@@ -54,7 +54,7 @@ times = st.integers(-5, 40)
 steps = st.lists(
     st.tuples(st.lists(st.one_of(times, st.none()), max_size=12), st.one_of(st.none(), st.integers(0, 8))), max_size=25
 )
-"""Of each batch: event times of its rows, and by how much the watermark goes on behind it."""
+"""Of each batch: event times of its rows, and by how much the watermark advances behind it."""
 small_sizes = st.builds(Sizes, piece=st.sampled_from([1, 400, 20_000]), most_small=st.integers(1, 4), wave=st.just(500))
 
 

@@ -1,4 +1,4 @@
-"""Several sources of one group under hypothesis: none runs ahead of another, and the group always goes on."""
+"""Several sources of one group under hypothesis: none runs ahead of another, and the group always continues."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Life:
             self.runs = True
 
     def kill(self) -> None:
-        """A run that is killed is not begun again by itself, and nobody took its row away."""
+        """A run that is killed is not begun again by itself, and no one took its row away."""
         self.member.restart()
         self.runs = not self.has_end
 

@@ -185,7 +185,7 @@ def test_no_record_advances_the_watermark_beyond_what_its_writer_meant_or_holds_
             assert reader.watermark is None or reader.watermark <= min(meant.values()), f"seed {seed}"
             if chance.random() < 0.2:
                 reader = reader.restarted(log, positions)
-        # Each writer announces right again; whom nobody knows is dropped, as the log advises.
+        # Each writer announces right again; whom no one knows is dropped, as the log advises.
         if of_unknown:
             read([write("zed", encoded(Removal("zed")))])
         for _ in range(2):

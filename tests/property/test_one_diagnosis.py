@@ -280,7 +280,7 @@ def test_what_nothing_leaves_out_holds_a_source_of_which_no_other_split_is_ahead
     assert_views_agree(status)
 
 
-def test_splits_within_ten_seconds_of_each_other_hold_nobody_and_make_no_history() -> None:
+def test_splits_within_ten_seconds_of_each_other_hold_no_one_and_make_no_history() -> None:
     """Eight splits of a healthy source take turns with each report."""
     history, options = ChangeHistory(), options_of()
     for n in range(60):
@@ -320,7 +320,7 @@ def test_two_silent_splits_that_are_as_far_behind_the_others_both_hold_them() ->
     assert_views_agree(status)
 
 
-def test_a_source_whose_splits_are_all_idle_without_a_record_is_told_of_its_group() -> None:
+def test_a_source_whose_splits_are_all_idle_without_a_record_is_reported_with_its_group() -> None:
     """An idleTimeout leaves all of them out, and no watermark comes of it: that of the group could lead."""
     options = OPTIONS[4]
     idle = at(0, None, status=SplitStatus.IDLE, since=NOW - MINUTE)

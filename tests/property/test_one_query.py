@@ -95,9 +95,9 @@ def check(query: Query, drift: int, before: dict[str, Before] | None = None) -> 
 
 
 def counts(source: QuerySource) -> bool:
-    """Return whether a source is neither idle nor done, by what it has told the group."""
-    told = source.store.reports.get(source.name)
-    return told is not None and told.status is MemberStatus.ACTIVE
+    """Return whether a source is neither idle nor done, by what it has reported to the group."""
+    reported = source.store.reports.get(source.name)
+    return reported is not None and reported.status is MemberStatus.ACTIVE
 
 
 def reached_by(source: QuerySource) -> int | None:
@@ -201,7 +201,7 @@ class Scenario:
         allowed = {turn.outside for turn in self.query.files.values()} - {None}
         assert not joined or len({outside.minimum for outside in allowed if outside is not None}) <= 1, allowed
         for source in self.query.sources:
-            self._check_told(source, has_batch=len(source.batches) > before[source.name].batches and not is_outage)
+            self._check_reported(source, has_batch=len(source.batches) > before[source.name].batches and not is_outage)
         named = [short for source in self.query.sources if (short := source.turns.shortfall) is not None]
         self.named += len(named)
         if named:
@@ -213,10 +213,10 @@ class Scenario:
             return
         check(self.query, self.drift, before)
 
-    def _check_told(self, source: QuerySource, *, has_batch: bool) -> None:
-        """A source tells no more than it has read, and one that follows goes no further than the others have told."""
-        told, reports = source.store.reports, source.store.reports.items()
-        reached, at = reached_by(source), told[source.name].watermark
+    def _check_reported(self, source: QuerySource, *, has_batch: bool) -> None:
+        """A source reports no more than it has read, and one that follows goes no further than others have reported."""
+        reported, reports = source.store.reports, source.store.reports.items()
+        reached, at = reached_by(source), reported[source.name].watermark
         if counts(source) and reached is not None and at is not None and not self.disorder:
             assert at <= reached, f"{source.name} tells {at}, and has reached {reached}"
         others = [w for name, report in reports if name != source.name and (w := counts_with(report)) is not None]

@@ -1,4 +1,4 @@
-"""Alignment under hypothesis: no split runs ahead of its group, and the group always goes on."""
+"""Alignment under hypothesis: no split runs ahead of its group, and the group always continues."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_the_group_goes_on_while_any_split_has_rows(
     hidden: frozenset[int],
     script: Sequence[Action],
 ) -> None:
-    """Once splits without rows are idle nobody is left to wait for, so the whole log is read."""
+    """Once splits without rows are idle no one is left to wait for, so the whole log is read."""
     policy = PlanPolicy(
         strategy=Bounded(bound),
         max_future_skew=3_600_000,
@@ -162,7 +162,7 @@ def test_a_split_with_rows_is_never_idle(
     for batch in driver.batches:
         for split, state in batch.after.splits.items():
             if state.status is SplitStatus.IDLE and split in batch.observation.logs.unknown:
-                # Nobody says whether it has rows now: it stays as it was.
+                # No one states whether it has rows now: it stays as it was.
                 assert state == batch.before.splits[split]
             elif state.status is SplitStatus.IDLE:
                 assert batch.observation.logs.ends[split] == state.position == state.observed

@@ -1,4 +1,4 @@
-"""Ingestion watermarks: time goes on while nothing is written, and no row is late that is written within the lag."""
+"""Ingestion watermarks: time continues while nothing is written, and no row is late that is written within the lag."""
 
 from __future__ import annotations
 

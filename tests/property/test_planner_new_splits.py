@@ -159,7 +159,7 @@ def test_no_row_of_a_new_split_is_late(script: list[int | str], strategy: Waterm
         elif action == "meanwhile":
             driver.ends_meanwhile = True
         elif action in ("step", "silent"):
-            # Nobody says of the new ones where they end.
+            # No one states of the new ones where they end.
             driver.step(unknown={Split("log", 1), Split("log", 2)} if action == "silent" else frozenset())
         else:
             log.splits.setdefault(Split("log", int(action)), SplitLog()).append([clock])
@@ -240,7 +240,7 @@ class LookingMember(LookingDriver, MemberDriver):
 
 @pytest.mark.parametrize("splits", [0, 1])
 def test_the_others_pass_no_row_of_a_split_that_is_not_found_yet(splits: int) -> None:
-    """A source that has no split yet goes on with them too."""
+    """A source that has no split yet continues with them too."""
     log, store = SimulatedLog(splits), Store()
     policy = PlanPolicy(idleness=Idleness(timeout=500, follows_group=True))
     driver = LookingMember("silent", store, log, policy)

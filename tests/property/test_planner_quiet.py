@@ -45,7 +45,7 @@ def test_nothing_new_means_no_batch_for_ever(
     script: Sequence[Action],
     data: st.DataObject,
 ) -> None:
-    """With idle and paused splits, after losses too; time goes on, the log does not."""
+    """With idle and paused splits, after losses too; time continues, the log does not."""
     driver = Driver(log, policy, max_rows=max_rows, index=index)
     for action in script:
         perform(driver, action, adds_splits=True)
@@ -58,7 +58,7 @@ def test_nothing_new_means_no_batch_for_ever(
             log.splits[split].append([START] * data.draw(st.integers(0, 3)))
         else:
             log.splits[split].expire(data.draw(st.integers(0, log.splits[split].end)))
-    # An idle split may let the group go on, and the next one turns idle later: one timeout each.
+    # An idle split may let the group continue, and the next one turns idle later: one timeout each.
     for _ in range(len(log.splits) + 2):
         driver.run(at_most=500)
         driver.now += 60_000
@@ -322,7 +322,7 @@ def test_rows_of_now_that_a_split_comes_back_with_are_on_time_though_it_is_not_w
 
 
 def test_a_larger_bound_in_a_new_process_makes_no_split_one_that_came_back() -> None:
-    """Its watermark is behind what its rows have been told to lead to, by the old bound."""
+    """Its watermark is behind the one that its rows lead to by the old bound."""
     log, ahead, behind = _busy_and_quiet()
     driver = Driver(log, PlanPolicy(idleness=Idleness(timeout=1_000, passes_returning=True)), previews=True)
     driver.run()

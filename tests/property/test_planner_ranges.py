@@ -93,7 +93,7 @@ def test_no_batch_is_over_budget(
 def test_the_budget_goes_to_the_oldest_event_times(log: SimulatedLog, max_rows: int, bound: int) -> None:
     """How far a batch reads into event time, in any split, everything older has been read in all of them.
 
-    But for the one row of each split that was behind all others and would have read none.
+    Except for the one row of each split that was behind all others and would have read none.
     """
     driver = Driver(log, PlanPolicy(strategy=Bounded(bound)), max_rows=max_rows)
     driver.run()

@@ -115,7 +115,7 @@ def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
 ) -> None:
     """Spark refuses rows of a batch by the watermark of earlier batches; without previews even its own is not too high.
 
-    A split that has been idle is left out: nobody waited for it, as the user asked.
+    A split that has been idle is left out: no one waited for it, as the user asked.
     """
     driver = Driver(log, policy, max_rows=max_rows, index=index, previews=previews)
     for action in script:
@@ -139,7 +139,7 @@ def test_no_row_on_time_for_its_own_split_is_late_for_the_source(
 def test_a_watermark_reported_before_its_rows_are_read_is_one_that_they_lead_to(
     log: SimulatedLog, policy: PlanPolicy, max_rows: int | None, index: bool, script: list[Action]
 ) -> None:
-    """And nothing that is read, or when, goes by it."""
+    """And nothing that is read, or when, follows it."""
     driver = Driver(log, policy, max_rows=max_rows, index=index, previews=True)
     for action in script:
         perform(driver, action, adds_splits=True)
@@ -159,7 +159,7 @@ def test_a_watermark_reported_before_its_rows_are_read_is_one_that_they_lead_to(
 def test_two_runs_over_one_backlog_come_to_one_watermark_and_neither_goes_further_than_its_rows(
     log: SimulatedLog, bound: int, max_rows: int, data: st.DataObject
 ) -> None:
-    """In which batch it goes out differs: one is told how far its rows lead before they are read, one is killed."""
+    """In which batch it goes out differs: one knows how far its rows lead before they are read, one is killed."""
     policy = PlanPolicy(strategy=Bounded(bound))
     runs = [Driver(log, policy, max_rows=max_rows, previews=previews) for previews in (True, False)]
     for driver in runs:
@@ -193,7 +193,7 @@ def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
     waits: list[int],
     data: st.DataObject,
 ) -> None:
-    """Also in a split that was idle, however far the others go on meanwhile."""
+    """Also in a split that was idle, however far the others continue meanwhile."""
     policy = PlanPolicy(idleness=Idleness(timeout=timeout, passes_returning=passes))
     driver = Driver(log, policy, max_rows=max_rows, previews=previews)
     driver.run()

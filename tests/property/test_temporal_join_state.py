@@ -108,12 +108,12 @@ def test_on_event_time_each_row_gets_the_version_of_its_time_and_the_past_is_for
         # While there is no watermark times are of 1970, and before.
         now = watermark * 1_000 if watermark else -6 * HALF
         if changes:
-            told = [
+            reported = [
                 (key, now + ahead * HALF, gone, number + n, number + n) for n, (key, ahead, gone) in enumerate(changes)
             ]
-            # In any order: sequence says which of equal times is the last.
-            rows.append(build_pack(told[::-1]))
-            versions += [(key, time, n, None if gone else user) for key, time, gone, n, user in told]
+            # In any order: sequence states which of equal times is the last.
+            rows.append(build_pack(reported[::-1]))
+            versions += [(key, time, n, None if gone else user) for key, time, gone, n, user in reported]
             number += len(changes)
         if asked:
             first, span = (before, now - before) if waited and watermark else (now, 12 * HALF)
@@ -151,9 +151,9 @@ def test_on_processing_time_each_row_gets_the_latest_row_once_there_is_a_waterma
     for turn, (changes, asked, _) in enumerate(steps):
         rows = []
         if changes:
-            told = [(key, 7, gone, number + n, number + n) for n, (key, _, gone) in enumerate(changes)]
-            rows.append(build_pack(told[::-1]))
-            for key, _, gone, _, user in told:
+            reported = [(key, 7, gone, number + n, number + n) for n, (key, _, gone) in enumerate(changes)]
+            rows.append(build_pack(reported[::-1]))
+            for key, _, gone, _, user in reported:
                 latest.pop(key, None)
                 latest |= {} if gone else {key: user}
             number += len(changes)

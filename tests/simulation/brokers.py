@@ -207,7 +207,7 @@ class Client:
             awaited: Outcome = task.send(None)
         except StopIteration as end:
             outcome.end(end.value)
-        except Exception as error:  # noqa: BLE001 - for whoever awaits it
+        except Exception as error:  # noqa: BLE001 - for anyone who awaits it
             outcome.end(error=error)
         else:
             awaited.then.append(lambda: self._ready.append((task, outcome)))

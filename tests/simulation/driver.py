@@ -103,12 +103,12 @@ class Driver:
     ) -> None:
         """Start a query.
 
-        ``dated``: the log's system dates rows when it writes them, and tells its time with its ends.
-        ``without_newest``: numbers of the splits whose newest row the system does not tell, as a broker does while that
+        ``dated``: the log's system dates rows when it writes them, and shows its time with its ends.
+        ``without_newest``: numbers of the splits whose newest row the system does not show, as a broker does while that
         row is in an open transaction.
         ``ahead``: what reads ahead, with ``looks_ahead``.
         ``looks``: without an index the driver looks at the first rows of what nothing is known of.
-        ``previews``: the system tells an event time of the rows that are planned, of some splits the highest.
+        ``previews``: the system shows an event time of the rows that are planned, of some splits the highest.
         """
         self.previews = previews
         self.ahead = ahead
@@ -146,7 +146,7 @@ class Driver:
         return CODEC.decode(json.loads(self.text))
 
     def be_away(self, split: Split, millis: int) -> None:
-        """Let time pass in which a split cannot be reached, by nobody, and no plan is made."""
+        """Let time pass in which a split cannot be reached, by no one, and no plan is made."""
         self.now += millis
         self._silent.add(split)
 
@@ -253,7 +253,7 @@ class Driver:
             assert plan(state, after, self.policy, self.log if self.index else None, lookups=self).state != state
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
-        """Every observation has the newest event times that the log can tell."""
+        """Every observation has the newest event times that the log can show."""
         return observation
 
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:

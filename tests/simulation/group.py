@@ -1,4 +1,4 @@
-"""A group of simulated sources that meet as real ones do: each tells after its plan, and may know what is old."""
+"""A group of simulated sources that meet as real ones do: each reports after its plan, and may know what is old."""
 
 from __future__ import annotations
 

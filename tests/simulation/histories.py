@@ -69,7 +69,7 @@ class StepUnanswered:
 
 @dataclass(frozen=True)
 class Outage:
-    """Within one batch a split cannot be reached for a while, by nobody; when the next plan asks it can."""
+    """Within one batch a split cannot be reached for a while, by no one; when the next plan asks it can."""
 
     number: int
     millis: int

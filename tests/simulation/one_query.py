@@ -19,7 +19,7 @@ from watermark_source.planning.watermark import Millis
 
 
 class QuerySource(MemberDriver):
-    """One source of a query: it sees what the others have told in their turns."""
+    """One source of a query: it sees what the others have reported in their turns."""
 
     def __init__(
         self, name: str, store: Store, log: SimulatedLog, policy: PlanPolicy, files: dict[str, Turn], **options: Any
@@ -34,7 +34,7 @@ class QuerySource(MemberDriver):
         self.newest_mattered = False
         self.apart = frozenset()
         self.identified = False
-        """Whether a task has told the run of the query."""
+        """Whether a task has reported the run of the query."""
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         seen, state = super().observe(one_batch=one_batch, unknown=unknown), self.state()
@@ -77,7 +77,7 @@ class Query:
         ]
 
     def identify(self) -> None:
-        """Let each source know the query, as its tasks tell."""
+        """Let each source know the query, as its tasks report."""
         for source in self.sources:
             source.identified = True
 

@@ -1,4 +1,4 @@
-"""An event-time timer on transformWithState: counts the rows of a key, and tells when its time has come."""
+"""An event-time timer on transformWithState: counts the rows of a key, and shows when its time has come."""
 
 from __future__ import annotations
 

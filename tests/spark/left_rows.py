@@ -14,7 +14,7 @@ from tests.spark.queries import Streams
 
 @dataclass
 class Left:
-    """Rows in the order in which a query's tasks wrote them; a batch that is done again takes its own place."""
+    """Rows in the order in which a query's tasks wrote them; a batch that is repeated takes its own place."""
 
     columns: Sequence[str]
     by_batch: dict[int, list[tuple[Any, ...]]] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Left:
         return [row for number in sorted(self.by_batch) for row in self.by_batch[number]]
 
     def run(self, streams: Streams, frame: DataFrame, name: str) -> StreamingQuery:
-        """Run a query with what is there now, until it ends by itself."""
+        """Run a query with what exists now, until it ends by itself."""
         writer = frame.writeStream.foreachBatch(self).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(streams.checkpoint(name))).start()
         streams.started.append(query)

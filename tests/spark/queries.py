@@ -1,4 +1,4 @@
-"""Queries over file logs: start, feed, read what came out, and what Spark said about it."""
+"""Queries over file logs: start, feed, read what came out, and what Spark stated about it."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def _number(row: Any) -> int:
 
 
 class Judge:
-    """Writes streams, and says what becomes of them."""
+    """Writes streams, and states what becomes of them."""
 
     def __init__(self, spark: SparkSession, rows: Rows, folder: Path) -> None:
         self.spark, self.rows, self._folder = spark, rows, folder
@@ -232,8 +232,8 @@ class Judge:
         """Return the outcome of each use, or why there is none, as the table has it."""
         read = self._in_python if "foreachBatch" in name else self._in_files
         answers = self.rows.answers(name)
-        told = cells(name, self.rows.source)
-        return {use: self._outcome(of[use], read, answers) if use in of else told[use] for use in USES}
+        reported = cells(name, self.rows.source)
+        return {use: self._outcome(of[use], read, answers) if use in of else reported[use] for use in USES}
 
     def _outcome(
         self, write: Callable[[], DataFrame], read: Callable[[DataFrame], Numbers], answers: Sequence[Numbers]

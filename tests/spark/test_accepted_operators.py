@@ -1,4 +1,4 @@
-"""What may stand between a source and ``follow_watermark``: Spark itself says what becomes of a marker row there.
+"""What may stand between a source and ``follow_watermark``: Spark itself states what becomes of a marker row there.
 
 Each plan is read in two forms: that of Classic, and the text that Spark Connect's server gives its client.
 """

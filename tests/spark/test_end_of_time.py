@@ -94,7 +94,7 @@ def test_the_marker_of_the_end_can_be_collected(streams: Streams) -> None:
 
 
 def test_a_driver_that_dies_at_the_end_leaves_nothing_undone(streams: Streams) -> None:
-    """It is killed with the last batches planned or done, and its successor says no error before all is out."""
+    """It is killed with the last batches planned or done, and its successor states no error before all is out."""
     streams.write(ROWS)
     frame = in_windows(follow_watermark(streams.load(maxRowsPerTrigger=2, **ENDS)))
     streams.run(frame, "q")

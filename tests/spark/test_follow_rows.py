@@ -91,10 +91,10 @@ def test_the_barrier_stays_between_user_filters_and_the_watermark_node(streams: 
     streams.write(FIRST)
     running = streams.start(filtered(streams.load()))
     running.settle()
-    told = io.StringIO()
-    with contextlib.redirect_stdout(told):
+    reported = io.StringIO()
+    with contextlib.redirect_stdout(reported):
         running.query.explain()
-    lines = told.getvalue().splitlines()
+    lines = reported.getvalue().splitlines()
     (clock,) = [n for n, line in enumerate(lines) if "EventTimeWatermark" in line]
     (barrier,) = [n for n, line in enumerate(lines) if "SPARK_PARTITION_ID()" in line]
     users = [n for n, line in enumerate(lines) if "Filter" in line and "value" in line]
@@ -108,8 +108,8 @@ def test_status_rows_never_move_sparks_watermark(streams: Streams) -> None:
     streams.write({0: [(HOUR, 1)], 1: [(0, 2)]})
     df = streams.load()
     status = F.when(F.col("split") == 0, "idle").otherwise("paused")
-    says = {"type": F.lit("status"), "watermark": F.col("event_time"), "status": status}
-    fields = [says.get(f, F.lit(None).cast("string")).alias(f) for f in df.select("marker.*").columns]
+    message = {"type": F.lit("status"), "watermark": F.col("event_time"), "status": status}
+    fields = [message.get(f, F.lit(None).cast("string")).alias(f) for f in df.select("marker.*").columns]
     streams.run(windows(follow_watermark(df.withColumn("marker", F.struct(*fields)))), "only status rows")
     assert set(streams.committed("only status rows").values()) == {-START}
     streams.run(windows(follow_watermark(df)), "as they come")

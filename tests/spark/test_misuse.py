@@ -212,7 +212,7 @@ def sql(load: Load, query: str, change: Callable[[DataFrame], DataFrame] = lambd
 def test_a_stream_that_nothing_follows_is_warned_of_once_when_its_query_starts(
     loaded: Load, caplog: pytest.LogCaptureFixture, stream: str
 ) -> None:
-    """Windows would drop the rows of slower partitions, or marker rows reach the sink, and nothing would tell."""
+    """Windows would drop the rows of slower partitions, or marker rows reach the sink, and nothing would show."""
     make, texts = UNFOLLOWED[stream]
     made = make(loaded)
     examine(made)

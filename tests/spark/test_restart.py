@@ -1,4 +1,4 @@
-"""Stop and go on: what a query's next run reads, sends and remembers."""
+"""Stop and continue: what a query's next run reads, sends and remembers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_run_goes_on_where_the_last_one_stopped(streams: Streams) -> None:
     streams.write({1: [(20, 3)], 2: [(15, 4)]})
     streams.run(df, "raw")
     third = streams.offsets("raw")[len(first) + len(second) :]
-    # A marker with the data, and one for what the data said.
+    # A marker with the data, and one for what the data stated.
     assert [o["wm"] - first[-1]["wm"] for o in third] == [0, 5_000]
     assert values(streams, "raw") == [1, 2, 3, 4]
     assert [o["run"] for o in streams.offsets("raw")] == [1] * len(first) + [2, 3, 3]
@@ -51,7 +51,7 @@ def test_windows_and_watermark_survive_a_stop_between_rows_and_their_watermark(s
     streams.write({0: [(3_600, 1)], 1: [(0, 2), (30, 3)]})
     rows = windows(follow_watermark(streams.load(maxRowsPerTrigger=2)))
     streams.run(rows, "w", once=True)
-    # One batch, and nobody has told yet what it held.
+    # One batch, and no one has reported yet what it held.
     assert list(streams.committed("w")) == [0]
     streams.write({1: [(60, 4), (3_601, 5)]})
     query = streams.start_file(rows, "w")

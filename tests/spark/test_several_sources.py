@@ -1,4 +1,4 @@
-"""Several sources below one operator: Spark's watermark is what the chart of FLIP-326 says of theirs."""
+"""Several sources below one operator: Spark's watermark is what the chart of FLIP-326 states of theirs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from watermark_source import follow_watermark
 pytestmark = pytest.mark.spark
 
 HOUR = 3_600
-# Its clock is told with rows alone, so that a query comes to rest.
+# Its clock is reported with rows alone, so that a query comes to rest.
 CLOCK: dict[str, Any] = {"watermarkStrategy": "none", "watermarkInterval": "1 hour"}
 EVENTS: dict[str, Any] = {}
 
@@ -42,9 +42,9 @@ def test_the_watermark_of_two_sources_is_the_lower_and_a_clock_is_not_the_lower_
         running.settle()
     running.query.stop()
     assert running.dropped == 0
-    told = [streams.offsets(running.table, source=source) for source in range(2)]
+    reported = [streams.offsets(running.table, source=source) for source in range(2)]
     reached, highest = streams.committed(running.table), -START
-    for number, both in enumerate(zip(*told, strict=True)):
+    for number, both in enumerate(zip(*reported, strict=True)):
         if all("wm" in offset for offset in both):
             highest = max(highest, min(offset["wm"] for offset in both) - START)
         # The last one has begun, and is not done, if anything.

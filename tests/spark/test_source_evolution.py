@@ -71,7 +71,7 @@ class History:
     drawn: random.Random
     name: str
     redo: Callable[[str], object]
-    """Leaves what a driver leaves that died in the last batch of a query, which is done again then."""
+    """Leaves what a driver leaves that died in the last batch of a query, which is repeated then."""
     sources: list[str] = field(default_factory=list)
     highest: dict[str, list[int]] = field(default_factory=dict)
     """By source, the highest event time of each of its splits."""
@@ -86,7 +86,7 @@ class History:
         repeats = bool(self.highest) and self.drawn.random() < 0.3
         if repeats:
             self.redo(self.name)
-        # What a batch read that is done again is not taken away from it.
+        # What a batch read that is repeated is not taken away from it.
         if not repeats and len(self.sources) > 1 and self.drawn.random() < 0.6:
             self.sources.remove(self.drawn.choice(self.sources))
         while not self.sources or self.drawn.random() < 0.4:
@@ -196,7 +196,7 @@ def test_streams_on_the_clock_of_their_batches_evolve(evolving: Streams) -> None
 
 
 def test_no_row_is_lost_where_spark_logs_not_every_batch(streams: Streams) -> None:
-    """Asynchronous progress tracking: what is done again after a restart may span several batches."""
+    """Asynchronous progress tracking: what is repeated after a restart may span several batches."""
     found: list[tuple[int, int]] = []
     streams.write({0: [], 1: []})
     for run in range(2):

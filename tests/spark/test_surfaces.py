@@ -42,8 +42,8 @@ def judge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.mark.parametrize("surface", surfaces(*OF_THE_DAY))
 def test_a_stream_is_exact_or_refused_or_warned_of(judge: Callable[[str], tuple[Any, Any]], surface: str) -> None:
-    seen, told = judge(surface)
-    assert seen == told
+    seen, reported = judge(surface)
+    assert seen == reported
 
 
 @pytest.mark.long("test_windows_through_connect_are_the_same")

@@ -72,7 +72,7 @@ def random_parts(chance: random.Random, parts: int, rows: int, values: Iterator[
 
 @pytest.fixture
 def zone_unknown_to_arrow(spark: SparkSession) -> Iterator[None]:
-    """What Spark takes for a time zone, and Arrow does not."""
+    """What Spark treats as a time zone, and Arrow does not."""
     name = "spark.sql.session.timeZone"
     before = spark.conf.get(name) or "UTC"
     spark.conf.set(name, "GMT+03:00")
@@ -148,8 +148,8 @@ def test_a_join_above_a_join_and_rows_of_1970_find_the_versions_of_their_time(st
         numbers = iter(range(7 * KEYS, 10_000))
         (parts[name],) = random_parts(chance, 1, 6, numbers)
         # As a snapshot has them, too many for the first batch; the click asks for one that it has not.
-        told = [(first, KEYS - 1)] if name == "clicks" else [(first, key) for key in range(KEYS)]
-        parts[name] = {0: [*told, *parts[name][0], (10_000, 1)], 1: [*parts[name][1], (10_001, 2)]}
+        reported = [(first, KEYS - 1)] if name == "clicks" else [(first, key) for key in range(KEYS)]
+        parts[name] = {0: [*reported, *parts[name][0], (10_000, 1)], 1: [*parts[name][1], (10_001, 2)]}
         streams.write(parts[name], name=name)
 
     def load(name: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What ``temporal_join`` refuses, and that each error says what was seen and what to write instead."""
+"""What ``temporal_join`` refuses, and that each error states what was seen and what to write instead."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def clocked(rows: DataFrame) -> DataFrame:
 class Case:
     """One call: options of both sources, what is done to the streams, and arguments."""
 
-    says: tuple[str, ...]
+    message: tuple[str, ...]
     probe_options: dict[str, Any] = field(default_factory=dict)
     build_options: dict[str, Any] = field(default_factory=dict)
     probe: Callable[[DataFrame], DataFrame] = lambda rows: follow_watermark(rows).drop("split")
@@ -192,7 +192,7 @@ def test_it_is_refused(loaded: Load, case: Case) -> None:
     }
     with pytest.raises(UsageError) as refused:
         temporal_join(probe, build, **{"on": "value", "build_time": "since", **arguments})
-    assert [text for text in case.says if text not in str(refused.value)] == [], str(refused.value)
+    assert [text for text in case.message if text not in str(refused.value)] == [], str(refused.value)
     assert str(refused.value).startswith("temporal_join")
 
 
@@ -308,7 +308,7 @@ def test_a_topic_that_is_read_to_its_end_first_is_a_build_side(loaded: Load, on_
 
 
 @pytest.mark.parametrize(
-    ("columns", "arguments", "says"),
+    ("columns", "arguments", "message"),
     [
         ([KEY, KIND, "event_time AS since"], {}, "Keep the topic's column 'offset' in build"),
         ([KEY, "offset", "event_time AS since"], {}, "IF(value IS NULL, 'delete', 'upsert') AS _change_type"),
@@ -316,14 +316,14 @@ def test_a_topic_that_is_read_to_its_end_first_is_a_build_side(loaded: Load, on_
     ],
 )
 def test_what_a_topic_needs_as_build_side_is_named(
-    loaded: Load, columns: list[str], arguments: dict[str, Any], says: str
+    loaded: Load, columns: list[str], arguments: dict[str, Any], message: str
 ) -> None:
     given = {**ON_CLOCK, **GROUP}
     probe = follow_watermark(loaded(**given)).drop("split")
     build = topic(probe, **FIRST, **given, sourceName="users").selectExpr(*columns)
     with pytest.raises(UsageError) as refused:
         temporal_join(probe, build, on="value", build_time="since", **arguments)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_topic_that_nothing_waits_for_is_refused_with_the_line_to_write(loaded: Load) -> None:
@@ -412,7 +412,7 @@ KEY_AND_KIND = ("value", "_change_type")
 
 
 @pytest.mark.parametrize(
-    ("change", "arguments", "says"),
+    ("change", "arguments", "message"),
     [
         (lambda rows: rows.select("value", "name", "since"), {},
          ("without _change_type and _commit_version and _change_number:", "deletes=(), ignored=()")),
@@ -459,7 +459,7 @@ KEY_AND_KIND = ("value", "_change_type")
     ],
 )  # fmt: skip
 def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
-    loaded: Load, change: Change, arguments: dict[str, Any], says: tuple[str, ...]
+    loaded: Load, change: Change, arguments: dict[str, Any], message: tuple[str, ...]
 ) -> None:
     """Otherwise a row that was deleted or changed would count on, without a word."""
     probe = follow_watermark(loaded()).drop("split")
@@ -467,7 +467,7 @@ def test_changes_of_a_table_that_have_lost_some_are_no_build_side(
     need_the_same_paths(build)
     with pytest.raises(UsageError) as refused:
         temporal_join(probe, build, on="value", build_time="since", **arguments)
-    assert [text for text in ("build (users)", *says) if text not in str(refused.value)] == [], str(refused.value)
+    assert [text for text in ("build (users)", *message) if text not in str(refused.value)] == [], str(refused.value)
     # A source whose rows are no changes of keys may be filtered, and has no such columns.
     rows = change(changes(follow_watermark(loaded(sourceName="users"))))
     temporal_join(probe, rows.drop("_table"), on="value", build_time="since", **arguments)

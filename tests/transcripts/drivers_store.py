@@ -18,7 +18,7 @@ TIME_TO_LIVE = 30_000
 
 
 class StoreDriver(Driver):
-    """Each member tells the store what it reports; then all that are there ask, and compute their limit."""
+    """Each member reports to the store; then all that are there ask, and compute their limit."""
 
     def __init__(self, groups: dict[str, dict[str, Any]], folder: Path) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class StoreDriver(Driver):
     def _limit(self, member: str) -> Millis:
         report = self.reports[member]
         if member in self.silent:
-            # It does not ask; what it would be told when it does.
+            # It does not ask; what it would learn when it does.
             return self._limit(next(m for m in self.reports if m not in self.silent))
         answer, own = self._asked(member), self._identity(member).max_drift
         found = [w for w in (counts_with(report), answer.minimum) if w is not None]

@@ -27,11 +27,11 @@ KEYS = {"vectors", "claim", "subject", "given", "steps", "continues", "defect"}
 
 
 class GrammarError(Exception):
-    """The transcript itself is wrong: it says something no driver could be held to."""
+    """The transcript itself is wrong: it states something no driver could be held to."""
 
 
 class MismatchError(AssertionError):
-    """The driver did not do what the transcript says."""
+    """The driver did not do what the transcript states."""
 
 
 @dataclass(frozen=True)

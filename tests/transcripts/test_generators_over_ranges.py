@@ -14,7 +14,7 @@ TRANSCRIPTS = load("generators.yaml")
 
 
 class RangeDriver(Driver):
-    """A periodic strategy says what it has come to when it is asked, a punctuated one at once."""
+    """A periodic strategy states what it has come to when it is asked, a punctuated one at once."""
 
     def __init__(self, strategy: str, bound: int = 0) -> None:
         super().__init__()

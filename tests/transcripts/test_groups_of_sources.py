@@ -66,7 +66,7 @@ def test_142_what_is_known_of_the_others_is_their_true_minimum(keys: int, tmp_pa
 
 
 class Source(MemberDriver):
-    """A source beside one that reports what a vector says; times are what a split's watermark is after a record."""
+    """A source beside one that reports what a vector states; times are what a split's watermark is after a record."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ def test_149_sources_that_come_to_their_end_let_each_other_read_everything() -> 
     while (read := [source.position() for source in sources]) != [50, 51]:
         by_turns(sources, turns=1)
         assert read != [source.position() for source in sources]
-        # The second half begins with one row across the gap, and goes on when the first has come near.
+        # The second half begins with one row across the gap, and continues when the first has come near.
         assert sources[1].position() <= 1 or sources[0].position() >= 40
     by_turns(sources, turns=1)
     assert {source.report.status for source in sources} == {MemberStatus.FINISHED}
@@ -171,7 +171,7 @@ def test_156_to_161_a_source_beyond_the_limit_waits_and_at_the_limit_it_does_not
     assert source.all() == [2_000]
 
 
-def test_162_a_source_that_waits_can_be_stopped_and_then_holds_nobody_beyond_its_time_to_live(tmp_path: Path) -> None:
+def test_162_a_source_that_waits_can_be_stopped_and_then_holds_no_one_beyond_its_time_to_live(tmp_path: Path) -> None:
     store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     waiting = HeartbeatClient(store, Identity("g", "waiting-id", "waiting", DRIFT, 100))
     waiting.others(None)
@@ -214,7 +214,7 @@ def test_167_a_split_that_comes_later_takes_no_watermark_back_and_the_others_wai
     assert (source.report, source.state().watermark) == (active(1_000), 2_000)
 
 
-def test_168_a_source_that_has_come_to_its_end_holds_nobody() -> None:
+def test_168_a_source_that_has_come_to_its_end_holds_no_one() -> None:
     source = Source([1], final=True)
     source.all()
     assert source.report.status is MemberStatus.FINISHED

@@ -1,6 +1,6 @@
 """The scenarios of the reference's classes through ``plan()`` and the group's store: what queries decide by.
 
-1 800 of them. Where a planner of batches decides otherwise a rule says so; a difference that no rule explains fails.
+1 800 of them. Where a planner of batches decides otherwise a rule reports it; a difference that no rule explains fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Output(NamedTuple):
 
 
 def expected(scenario: Scenario, result: Answer) -> Iterator[Output]:
-    """Yield what the reference has output after each event. No row can say the end of time: it says one less."""
+    """Yield what the reference has output after each event. No row can say the end of time: it states one less."""
     output, sent = Output(), list(result["out"])
     for index in range(len(scenario["events"])):
         while sent and sent[0]["i"] == index:
@@ -154,7 +154,7 @@ def through_writers(scenario: Scenario) -> Iterator[Output]:
         yield Output(writers.state.watermark, is_idle=NotImplemented)
 
 
-# Rules: why a plan says something else than the reference does after the same events.
+# Rules: why a plan states something else than the reference does after the same events.
 
 
 def returned_without_a_row(scenario: Scenario, events: Sequence[Event], want: Output, got: Output) -> bool:

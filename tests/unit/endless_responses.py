@@ -13,12 +13,12 @@ ENDLESS: Mapping[str, tuple[bytes, bytes]] = {
     "a body by the byte": (b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", b"["),
     "lines behind the chunks": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X: y\r\n"),
 }
-"""How a response begins, and how it goes on."""
+"""How a response begins, and how it continues."""
 
 
 @contextmanager
 def endless_responses(start: bytes, more: bytes) -> Iterator[int]:
-    """Serve connections at a port, all at once, with responses that go on until the end of the block."""
+    """Serve connections at a port, all at once, with responses that continue until the end of the block."""
     done = threading.Event()
 
     def serve(connection: socket.socket) -> None:

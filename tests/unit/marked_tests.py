@@ -1,4 +1,4 @@
-"""The tests that bear a marker, each with what the marker says."""
+"""The tests that bear a marker, each with what the marker states."""
 
 from __future__ import annotations
 

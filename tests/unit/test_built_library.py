@@ -63,7 +63,7 @@ def allocates(size):
 
 
 def built(name: str, source: str, where: Path) -> tuple[int, str]:
-    """Build the library of a package of one module; return the status of the builder, and what it says."""
+    """Build the library of a package of one module; return the status of the builder, and what it prints."""
     (where / name).mkdir(exist_ok=True)
     (where / name / "__init__.py").touch()
     (where / name / "reading.py").write_text(source)
@@ -82,8 +82,8 @@ def library(where: Path, name: str = "with_code") -> Path:
 @pytest.fixture(scope="module")
 def where(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
-    status, said = built("with_code", SOURCE, folder)
-    assert status == 0, said
+    status, logged = built("with_code", SOURCE, folder)
+    assert status == 0, logged
     return folder
 
 
@@ -146,8 +146,8 @@ def test_a_library_is_not_listed_as_a_module_of_its_package(where: Path) -> None
 
 
 def test_two_builds_have_the_same_bytes_and_import_names_of_libc_alone(where: Path, tmp_path: Path) -> None:
-    status, said = built("with_code", SOURCE, tmp_path)
-    assert status == 0, said
+    status, logged = built("with_code", SOURCE, tmp_path)
+    assert status == 0, logged
     assert library(tmp_path).name == library(where).name
     assert library(tmp_path).read_bytes() == library(where).read_bytes()
     assert set(decoders._imported(library(where))) <= decoders.LIBC
@@ -156,9 +156,9 @@ def test_two_builds_have_the_same_bytes_and_import_names_of_libc_alone(where: Pa
 
 
 def test_a_function_that_allocates_is_not_built(tmp_path: Path) -> None:
-    status, said = built("allocating", ALLOCATING, tmp_path)
+    status, logged = built("allocating", ALLOCATING, tmp_path)
     assert status == 1
-    assert "allocating: expected imports from memcmp, memcpy, memmove, memset alone, not ['NRT_" in said
+    assert "allocating: expected imports from memcmp, memcpy, memmove, memset alone, not ['NRT_" in logged
     assert not list(tmp_path.rglob("*.elf"))
 
 
@@ -237,9 +237,9 @@ def test_without_built_code_and_without_numba_both_ways_are_named(where: Path, t
     for each in (where / "with_code").glob("*.py"):
         (tmp_path / "with_code" / each.name).write_bytes(each.read_bytes())
     program = "import numpy as np; from with_code import reading; reading.summed(np.zeros(8, np.uint8), 0, 8)"
-    said = without_numba(program, tmp_path)
-    assert "MissingPackageError: no machine code was built for this processor, and numba, which compiles it" in said
-    assert "install it with: pip install 'numba" in said
+    logged = without_numba(program, tmp_path)
+    assert "MissingPackageError: no machine code was built for this processor, and numba, which compiles it" in logged
+    assert "install it with: pip install 'numba" in logged
 
 
 def test_a_source_needs_numba_only_without_built_code(package: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,9 +273,9 @@ def test_all_decoders_have_equal_rows_in_both_forms(pytestconfig: pytest.Config,
     assert run("tests.both_forms", str(rows)).endswith(f"{rows} rows\n")
     # What looks at memory that decoders take is left out: the comparison copies it.
     tests = ("tests/unit/kafka/records", "tests/unit/mysql", "tests/soak/test_fuzz.py", "-k", "not some_megabytes")
-    said = run("pytest", "-q", "-p", "tests.both_forms", "-p", "no:cacheprovider", "--without-services", *tests)
+    logged = run("pytest", "-q", "-p", "tests.both_forms", "-p", "no:cacheprovider", "--without-services", *tests)
     functions = sum(len(decoders.all_functions(name)) for name in decoders.PACKAGES)
-    assert f"both forms of {functions} functions agreed" in said
+    assert f"both forms of {functions} functions agreed" in logged
 
 
 @pytest.mark.parametrize("signature", ["int64(float64)", "int64(uint8[::1, :])", "float64(int64)", "int64[::1](int64)"])

@@ -80,6 +80,6 @@ def test_the_binlog_is_as_the_tests_have_it(name: str) -> None:
 def test_who_reads_has_the_rights_that_the_docs_give(name: str) -> None:
     (config,) = SERVICES[name]["configs"]
     assert config["target"].startswith("/docker-entrypoint-initdb.d/")
-    said = re.findall(r"GRANT ([A-Z, ]+) ON", (ROOT / "docs/mysql.md").read_text("utf-8"))
+    logged = re.findall(r"GRANT ([A-Z, ]+) ON", (ROOT / "docs/mysql.md").read_text("utf-8"))
     granted = re.findall(r"GRANT ([A-Z, ]+) ON", FILE["configs"][config["source"]]["content"])
-    assert granted == said[: len(granted)] == ["REPLICATION SLAVE, REPLICATION CLIENT", "SELECT"]
+    assert granted == logged[: len(granted)] == ["REPLICATION SLAVE, REPLICATION CLIENT", "SELECT"]

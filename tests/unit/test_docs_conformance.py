@@ -12,19 +12,19 @@ PAGE = ROOT / "docs" / "conformance.md"
 
 
 def listed() -> Iterator[tuple[str, str, str]]:
-    """Return suite, case and what the page says of it."""
+    """Return suite, case and what the page states of it."""
     suite = ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             suite = line[3:]
         elif line.startswith("| ") and not line.startswith("| case |"):
-            case, says = (cell.strip() for cell in line.strip("|").split(" | "))
-            yield suite, case, says
+            case, message = (cell.strip() for cell in line.strip("|").split(" | "))
+            yield suite, case, message
 
 
 def test_every_case_has_a_test_or_a_reason() -> None:
-    says = {(suite, case): text for suite, case, text in listed()}
-    assert len(says) > 90
-    assert all(says.values())
-    tested = {case for case, text in says.items() if text == "tested"}
+    message = {(suite, case): text for suite, case, text in listed()}
+    assert len(message) > 90
+    assert all(message.values())
+    tested = {case for case, text in message.items() if text == "tested"}
     assert tested == {case for _, case in marked("spark_case")}

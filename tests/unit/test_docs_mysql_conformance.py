@@ -26,7 +26,7 @@ def test_what_a_named_test_is_given_exists() -> None:
     assert given <= known, sorted(given - known)
 
 
-def test_what_is_left_out_on_mariadb_is_told_with_the_reason() -> None:
+def test_what_is_left_out_on_mariadb_is_reported_with_the_reason() -> None:
     left_out: dict[str, set[str]] = {}
     for test, (reason,) in marked("needs_mysql"):
         left_out.setdefault(reason, set()).add(test)

@@ -58,7 +58,7 @@ def test_a_package_of_spark_is_named_in_the_release_that_is_published(page: Path
 
 
 def prose(page: Path) -> Iterator[str]:
-    """Its lines, but for those of tables, which cannot be wrapped, and of code."""
+    """Its lines, except for those of tables, which cannot be wrapped, and of code."""
     is_code = False
     for line in page.read_text(encoding="utf-8").splitlines():
         is_code ^= line.startswith("```")

@@ -28,7 +28,7 @@ def test_the_url_of_a_server(url: str, server: MySqlServer) -> None:
         "mysql://u:secret@h?x=1", "mysql://[", "",
     ],
 )  # fmt: skip
-def test_what_is_no_address_is_told_what_is_accepted_and_not_its_password(url: str) -> None:
+def test_what_is_no_address_learns_what_is_accepted_and_not_its_password(url: str) -> None:
     with pytest.raises(
         argparse.ArgumentTypeError, match=r"accepted is mysql://.*, for example mysql://root"
     ) as refused:

@@ -63,7 +63,7 @@ def test_modules_do_not_import_each_other_in_a_circle() -> None:
         for source in folder.rglob("*.py"):
             if source.name != "__init__.py":
                 files[".".join(source.relative_to(folder.parent).with_suffix("").parts)] = source
-    # Imports in functions and for types, too: each can be found out only by whoever reads both.
+    # Imports in functions and for types, too: each can be found out only by a reader of both.
     below = {
         name: {found for each in modules_in(source) for found in (each, each.rpartition(".")[0]) if found in files}
         for name, source in files.items()

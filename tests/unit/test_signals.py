@@ -29,7 +29,7 @@ while True:
 
 
 def end_by_signal(last: str = "pass", before: str = "pass", *, signals: int = 1) -> tuple[int, list[str]]:
-    """Return how a process ended that was sent SIGTERM while it waited, and what it said after "ready"."""
+    """Return how a process ended that was sent SIGTERM while it waited, and what it wrote after "ready"."""
     code = _PROCESS.format(last=last, before=before)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
         assert p.stdout is not None
@@ -37,8 +37,8 @@ def end_by_signal(last: str = "pass", before: str = "pass", *, signals: int = 1)
         for _ in range(signals):
             p.send_signal(signal.SIGTERM)
             time.sleep(0.1)
-        said, _ = p.communicate(timeout=120)
-    return p.returncode, said.splitlines()
+        logged, _ = p.communicate(timeout=120)
+    return p.returncode, logged.splitlines()
 
 
 def test_the_process_ends_by_the_signal_after_the_last_words() -> None:
@@ -50,9 +50,9 @@ def test_an_error_in_the_last_words_ends_it_all_the_same() -> None:
 
 
 def test_a_second_signal_interrupts_the_first_ones_last_words() -> None:
-    code, said = end_by_signal("time.sleep(0.5)", signals=2)
+    code, logged = end_by_signal("time.sleep(0.5)", signals=2)
     assert code == -signal.SIGTERM
-    assert said == ["last words"] * 2
+    assert logged == ["last words"] * 2
 
 
 def test_a_handler_that_was_there_before_has_its_turn() -> None:

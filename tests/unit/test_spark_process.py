@@ -113,9 +113,9 @@ def test_a_line_has_time_level_query_and_source() -> None:
     assert line.endswith(" WARN watermark_source: gone: a-0")
     assert len(line.partition(" WARN")[0]) == len("26/11/26 23:44:34")
     named.source, named.query = "orders", "by-minute"
-    told = lines.line(record("gone: %s", "b-0", level=logging.ERROR))
-    assert told is not None
-    assert told.endswith(" ERROR watermark_source: [query by-minute, source orders] gone: b-0")
+    reported = lines.line(record("gone: %s", "b-0", level=logging.ERROR))
+    assert reported is not None
+    assert reported.endswith(" ERROR watermark_source: [query by-minute, source orders] gone: b-0")
 
 
 def test_the_same_line_comes_once_a_minute_with_how_often_it_came() -> None:

@@ -28,7 +28,7 @@ class Bits:
         return choices[self.byte() % len(choices)]
 
     def some(self) -> bytes:
-        """Take a byte and as many bytes as it says."""
+        """Take a byte and as many bytes as it states."""
         size = self.byte()
         self._at += size
         return self._data[self._at - size : self._at]

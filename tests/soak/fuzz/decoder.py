@@ -27,7 +27,7 @@ _SEALED, _PACKED, _CHECKED, _COMMITTED = 1, 2, 4, 8
 _SPLIT = Split("orders", 3)
 _DECOMPRESSED_LIMIT = 1 << 14
 _ARENA = 1 << 20
-"""More than the batches of an input can become, and less than where the decoder begins anew."""
+"""More than the batches of an input can become, and less than where the decoder begins again."""
 _FILLS = (0,) if numba.config.DISABLE_JIT else (0, 0xFF)  # type: ignore[attr-defined]
 _CODEC_NAMES = {number: name for name, number in CODECS.items()}
 
@@ -72,16 +72,16 @@ def decoder(columns: list[str], rows: int, row_bytes: int, *, check_crcs: bool, 
 
 def outcome(array: Bytes, wanted: SplitRange, aborted: Longs | None, made: RecordDecoder) -> str:
     """Return the rows of a range, or the error there is instead, as text."""
-    told: list[object] = []
+    reported: list[object] = []
     try:
         found = survey(wanted.split, array, 0, array.size)
-        told.append((found.batches, None if found.next_offset is None else int(found.next_offset)))
+        reported.append((found.batches, None if found.next_offset is None else int(found.next_offset)))
         for each in made.decode(wanted, array, 0, found.batches, aborted):
-            told += [each.rows, *checked(each, wanted)]
+            reported += [each.rows, *checked(each, wanted)]
     except SourceError as error:
-        told.append(f"{type(error).__name__}: {error}")
+        reported.append(f"{type(error).__name__}: {error}")
     assert made._arena.memory.size <= _ARENA, "more memory than allowed"
-    return repr(told)
+    return repr(reported)
 
 
 def checked(found: ReadBatch, wanted: SplitRange) -> Iterator[object]:
@@ -95,7 +95,7 @@ def checked(found: ReadBatch, wanted: SplitRange) -> Iterator[object]:
 
 
 def _sealed(body: bytes, *, pack: bool) -> bytes:
-    """Return batches that pass for whole: right length and checksum; ``pack`` compresses what says it is compressed."""
+    """Return batches that pass for whole: right length and checksum; ``pack`` compresses what declares to be so."""
     out = b""
     while len(body) >= HEADER_SIZE:
         length = 12 + int.from_bytes(body[8:12], "big")

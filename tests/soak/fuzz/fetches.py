@@ -1,6 +1,6 @@
 """Any bytes as a response to a fetch: understood and decoded as a read does it, or a declared error.
 
-An input: one byte of flags, then the response; it answers whatever request it says.
+An input: one byte of flags, then the response; it answers whatever request it states.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ def check(data: bytes) -> str:
     """Read an input; return what came out of it. Anything but rows and declared errors is raised."""
     flags, body = (data[0], data[1:]) if data else (0, b"")
     array = guarded(body)
-    told: list[object] = []
+    reported: list[object] = []
     try:
         correlation = int.from_bytes(body[:4], "big", signed=True)
         response = decode_response(array, array.size, correlation, read_committed=bool(flags & _COMMITTED))
         for each in response.partitions:
-            told += [each._replace(aborted=None), None if each.aborted is None else each.aborted.tolist()]
-        told += _rows(array, response, check_crcs=bool(flags & _CHECKED))
+            reported += [each._replace(aborted=None), None if each.aborted is None else each.aborted.tolist()]
+        reported += _rows(array, response, check_crcs=bool(flags & _CHECKED))
     except SourceError as error:
-        told.append(f"{type(error).__name__}: {error}")
-    return repr(told)
+        reported.append(f"{type(error).__name__}: {error}")
+    return repr(reported)
 
 
 def _rows(array: Bytes, response: FetchResponse, *, check_crcs: bool) -> list[object]:
-    told: list[object] = []
+    reported: list[object] = []
     asked = {each.split for each in response.partitions} | {Split("orders", 0)}
     step = examine([Pending(SplitRange(split, 0, _LAST), 0) for split in sorted(asked)], array, response)
-    told += [[(each.split, int(each.position)) for each in step.left], step.troubles]
+    reported += [[(each.split, int(each.position)) for each in step.left], step.troubles]
     made = decoder(list(KAFKA_COLUMNS), _ROWS, _ROW_BYTES, check_crcs=check_crcs, fill=0)
     for stretch in step.stretches:
         wanted = stretch.pending.range
         fetched = stretch.fetched
         for each in made.decode(wanted, array, fetched.start, stretch.batches, fetched.aborted):
-            told += [each.rows, *checked(each, wanted)]
-    return told
+            reported += [each.rows, *checked(each, wanted)]
+    return reported

@@ -1,4 +1,4 @@
-"""Bytes with a page behind them that nobody may touch: compiled code that reads too far dies, and is seen."""
+"""Bytes with a page behind them that no one may touch: compiled code that reads too far dies, and is seen."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ _ALONE = (EventType.FORMAT_DESCRIPTION, EventType.GTID, EventType.GTID_TAGGED, E
 def check(data: bytes) -> str:
     """Decode an input; return what came out of it. Anything but changes and declared errors is raised."""
     flags, rows, *_ = HEAD.unpack(data[: HEAD.size].ljust(HEAD.size, b"\0"))
-    told: list[object] = []
+    reported: list[object] = []
     try:
-        told += _told(data[HEAD.size :], flags, rows)
+        reported += _told(data[HEAD.size :], flags, rows)
     except SourceError as error:
-        told.append(f"{type(error).__name__}: {error}")
-    return repr(told)
+        reported.append(f"{type(error).__name__}: {error}")
+    return repr(reported)
 
 
 def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
@@ -106,7 +106,7 @@ def _wanted(flags: int, table: TableMap) -> list[str] | None:
 
 
 def _events(body: bytes) -> Iterator[bytes]:
-    """Cut what lies one after another by the sizes that the headers tell."""
+    """Cut what lies one after another by the sizes that the headers show."""
     while len(body) >= HEADER_SIZE:
         size = max(HEADER_SIZE, int.from_bytes(body[9:13], "little"))
         yield body[:size]

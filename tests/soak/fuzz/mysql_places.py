@@ -106,12 +106,12 @@ def _offset(text: str) -> str:
     except (OffsetError, ValueError, RecursionError) as error:
         return str(error)[:_LONGEST]
     assert _CODEC.decode(_CODEC.encode(state)) == state
-    told = [repr(state)]
+    reported = [repr(state)]
     for bounds in state.snapshots.frontiers.values():
-        told += [_condition(_KEY[: len(bound) // 2], bound) for bound in bounds if bound is not None]
+        reported += [_condition(_KEY[: len(bound) // 2], bound) for bound in bounds if bound is not None]
     if state.origin is not None and state.origin.done is not None:
-        told.append(_set(state.origin.done))
-    return " ".join(told)
+        reported.append(_set(state.origin.done))
+    return " ".join(reported)
 
 
 def _key(bits: Bits) -> str:
@@ -129,11 +129,11 @@ def _condition(key: tuple[KeyColumn, ...], bound: tuple[int | str, ...]) -> str:
     try:
         values = bound[len(bound) // 2 :]
         scalars = [column.scalar(value) for column, value in zip(key, values, strict=False) if column.collation is None]
-        told = f"{scalars} {condition(key, KeyRange(bound, None))}"
+        reported = f"{scalars} {condition(key, KeyRange(bound, None))}"
     except OffsetError as error:
         return str(error)[:_LONGEST]
-    assert len(told) < 100 * _LONGEST
-    return told
+    assert len(reported) < 100 * _LONGEST
+    return reported
 
 
 def _bearable(message: str, text: str) -> str:

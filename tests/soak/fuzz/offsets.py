@@ -26,27 +26,27 @@ _LONGEST_MESSAGE = 2_000
 
 
 def check(data: bytes) -> str:
-    """Read an input as an offset; return what it says."""
+    """Read an input as an offset; return what it states."""
     offset = _offset(data)
     if not isinstance(offset, dict):
         return "Spark gives objects only"
-    told: list[object] = []
+    reported: list[object] = []
     positions = foreign_positions(offset)
     if positions is not None:
         assert all(0 <= each < 2**63 for each in positions.values())
-    told.append(positions)
+    reported.append(positions)
     for codec in _CODECS:
         try:
             state = codec.decode(offset)
         except OffsetError as error:
-            told.append(_bearable(str(error)))
+            reported.append(_bearable(str(error)))
             continue
-        told.append(state)
+        reported.append(state)
         encoded = codec.encode(state)
         assert json.loads(json.dumps(encoded, allow_nan=False)) == encoded
         assert codec.decode(encoded) == state
         assert positions is None, "two sources' offset at once"
-    return repr(told)
+    return repr(reported)
 
 
 def _offset(data: bytes) -> object:

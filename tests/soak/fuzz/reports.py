@@ -89,7 +89,7 @@ def _expect_an_honest_report() -> None:
 
 
 def _kept() -> list[object]:
-    """Return what the book says of every range an input could report about; all of it must be possible."""
+    """Return what the book states of every range an input could report about; all of it must be possible."""
     found: list[object] = []
     for split, kept in list(_book._reports.items()):
         for report in kept.values():

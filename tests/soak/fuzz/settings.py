@@ -67,13 +67,13 @@ def check(data: bytes) -> str:
         given[name] = _text(name, bits)
     _heard.text = ""
     try:
-        told = repr(parse(given))
+        reported = repr(parse(given))
     except OptionError as error:
-        told = f"{type(error).__name__}: {error}"
-        assert len(told) < _LONGEST_MESSAGE
-    assert _MARK not in told, "a secret is shown"
+        reported = f"{type(error).__name__}: {error}"
+        assert len(reported) < _LONGEST_MESSAGE
+    assert _MARK not in reported, "a secret is shown"
     assert _MARK not in _heard.text, "a secret is logged"
-    return told
+    return reported
 
 
 def _text(name: str, bits: Bits) -> str:

@@ -113,7 +113,7 @@ def reach_of(files: Sequence[Path], folders: Sequence[str], slowest: float, *, c
 
 
 def run_with(file: Path, fault: Fault, tests: Sequence[str], reach: Reach) -> bool:
-    """Run tests with the fault in the file; tell whether one fails, or what is collected, or the time is over."""
+    """Run tests with the fault in the file; show whether one fails, or what is collected, or the time is over."""
 
     def faulty() -> Any:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))

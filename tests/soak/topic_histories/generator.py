@@ -1,4 +1,4 @@
-"""A random history: a seed says which topics two queries read, how, and everything that happens to the topics."""
+"""A random history: a seed states which topics two queries read, how, and everything that happens to the topics."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def random_history(seed: int) -> History:
 
 @dataclass
 class _Story:
-    """A history in the making: the steps so far, and what is there after them."""
+    """A history in the making: the steps so far, and what exists after them."""
 
     rng: random.Random
     may_delete: bool

@@ -26,9 +26,9 @@ _RUN_SECONDS = 120
 _LOSSES = ("Some data may have been lost", "DataLossError")
 _SHARED_CONSUMER = "KafkaConsumer is not safe for multi-threaded access"
 """How Spark's source may fail when several tasks read a partition that lost records: the one that meets the loss gives
-its consumer back to the pool and goes on using it (``KafkaDataConsumer.get``). One task a partition gets through."""
+its consumer back to the pool and continues using it (``KafkaDataConsumer.get``). One task a partition gets through."""
 _BUSY_MACHINE = "Python worker failed to connect back"
-"""Spark waits ten seconds for the process that runs a source, and cannot be told to wait longer."""
+"""Spark waits ten seconds for the process that runs a source, and cannot be asked to wait longer."""
 _MOST_RUNS = 5
 _MESSAGE = re.compile(r"\[[A-Z_]+\]|Caused by|[\w.]+(Error|Exception)\b")
 
@@ -45,11 +45,11 @@ class Query:
     """Format name."""
     checkpoint: Path
     batches: dict[int, pa.Table] = field(default_factory=dict)
-    """By number: one that is done again replaces what it delivered before."""
+    """By number: one that is repeated replaces what it delivered before."""
     _loaded: dict[str, DataFrame] = field(default_factory=dict)
 
     def start(self, options: Mapping[str, str]) -> StreamingQuery:
-        """Begin to read what is there now."""
+        """Begin to read what exists now."""
         key = json.dumps(options)
         if key not in self._loaded:
             self._loaded[key] = self._load(options)
@@ -106,7 +106,7 @@ class Twins:
         self._shared_consumers = 0
 
     def run(self, step: Compare) -> list[str]:
-        """Let both read what is there; return what differs. Where both fail for data loss, they are told to go on."""
+        """Let both read what exists; return what differs. Where both fail for data loss, they are asked to continue."""
         self._start = self._start or self._beginning()
         options = {
             "kafka.bootstrap.servers": self._stage.broker.bootstrap,

@@ -24,7 +24,7 @@ from tests.unit.kafka.batches import Rec, batch, records_bytes
 _log = logging.getLogger(__name__)
 
 BROKER_CONFIG = {
-    # The broker's housekeeping goes on at once and not after half a minute.
+    # The broker's housekeeping continues at once and not after half a minute.
     "log.cleaner.backoff.ms": "50",
     "log.initial.task.delay.ms": "0",
     "log.retention.check.interval.ms": "100",

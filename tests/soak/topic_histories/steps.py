@@ -100,7 +100,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """Both queries read what is there, each from its own checkpoint."""
+    """Both queries read what exists, each from its own checkpoint."""
 
     max_offsets: int | None
     min_partitions: int | None

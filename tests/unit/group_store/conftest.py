@@ -43,7 +43,7 @@ def mysql_url(mysql: MySql) -> Iterator[str]:
     ]
 )
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store of each kind: one that writes and tells at once, two of them, and one that needs several statements."""
+    """A store of each kind: one that writes and reports at once, two of them, and one that needs several statements."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'alignment.sqlite'}"
     found: str = request.getfixturevalue("postgres_url" if request.param == "postgresql" else "mysql_url")

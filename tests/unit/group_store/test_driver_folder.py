@@ -36,7 +36,7 @@ def test_a_folder_that_others_can_read_is_refused(tmp_path: Path, monkeypatch: p
 def test_a_link_that_leads_elsewhere_is_refused_though_what_it_leads_to_is_private(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Temporary folders are everybody's: somebody else may have put it there, and it leads to this user's keys."""
+    """Temporary folders are everybody's: someone else may have put it there, and it leads to this user's keys."""
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "local"))
     (tmp_path / "keys").mkdir(mode=0o700)
     (tmp_path / "local").mkdir()

@@ -206,7 +206,7 @@ def test_after_an_outage_the_others_get_their_time_to_live_to_report_again(
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 0.3)
     a, b = two(make, time_to_live=1_000)
     until(lambda: b.others(None).minimum == 10)
-    # Nobody reaches it for longer than the time to live, and b is the first that does again.
+    # No one reaches it for longer than the time to live, and b is the first that does again.
     away = stay_away(monkeypatch, "a-id", "b-id")
     until(lambda: a.trouble is not None and b.trouble is not None)
     time.sleep(1.2)
@@ -258,7 +258,7 @@ def test_a_member_sends_a_statement_a_second_at_rest_and_ten_while_it_waits(
     )
     member = make("a")
     publish_first(member, GroupMember())
-    # The first two come one after the other: with the second it tells what it has to.
+    # The first two come one after the other: with the second it shows what it has to.
     until(lambda: len(asked) >= 4)
     assert all(pause >= store_waits.LONGEST for pause in pauses(asked)[1:3])
     member.publish(GroupMember(), waits=True)
@@ -333,7 +333,7 @@ def test_two_processes_of_one_checkpoint_become_two_members(make: Make, logged: 
 def test_no_member_counts_as_gone_because_the_store_was_emptied(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when another server takes over, without what was told to the first."""
+    """As when another server takes over, without what was asked to the first."""
     monkeypatch.setattr(store_waits, "SILENT_AFTER", 30)
     away = stay_away(monkeypatch)
     _, b = two(make)
@@ -402,7 +402,7 @@ def test_a_store_of_varying_speed_does_not_keep_a_member_that_has_left(
 
 @pytest.mark.service
 def test_no_member_counts_as_gone_because_the_server_was_frozen() -> None:
-    """What was asked before is answered after it: there was no time without an answer, but for that one."""
+    """What was asked before is answered after it: there was no time without an answer, except for that one."""
     with postgres_service(where=Where.LOCAL) as server:
         assert isinstance(server, LocalPostgres)
         members = [

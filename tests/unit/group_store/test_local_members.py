@@ -68,7 +68,7 @@ def test_who_was_killed_is_gone_at_once_and_so_is_what_he_left(tmp_path: Path) -
     own.close()
 
 
-def test_an_earlier_life_of_this_process_is_nobody_else_and_names_say_nothing(tmp_path: Path) -> None:
+def test_an_earlier_life_of_this_process_is_no_one_else_and_names_say_nothing(tmp_path: Path) -> None:
     own, again = LocalMembers(tmp_path, "../../g"), LocalMembers(tmp_path, "../../g")
     assert (own.others(), again.others()) == (0, 0)
     own.close()
@@ -78,7 +78,7 @@ def test_an_earlier_life_of_this_process_is_nobody_else_and_names_say_nothing(tm
     assert (folder.parent, list(folder.iterdir()), folder.stat().st_mode & 0o777) == (tmp_path, [], 0o700)
 
 
-def test_a_text_is_told_whole_or_refused(tmp_path: Path) -> None:
+def test_a_text_is_reported_whole_or_refused(tmp_path: Path) -> None:
     own = LocalMembers(tmp_path, "g")
     with pytest.raises(InternalError, match="4098 bytes"):
         own.write("ä" * 2_049)

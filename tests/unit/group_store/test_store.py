@@ -1,4 +1,4 @@
-"""The store in a file and on real servers: what one member tells, the others learn."""
+"""The store in a file and on real servers: what one member reports, the others learn."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def at(watermark: int) -> GroupMember:
 
 
 def exchange(store: GroupStore, member: Identity, report: GroupMember) -> tuple[int | None, str | None, int]:
-    """Let a member tell, and return minimum, slowest and number of the others."""
+    """Let a member report, and return minimum, slowest and number of the others."""
     answer = store.exchange(member, report)
     assert answer is not None
     return answer[:3]
@@ -109,7 +109,7 @@ def test_a_snapshot_comes_before_everything_and_a_beginning_before_all_that_have
     assert exchange(store, who("b"), at(50)) == (MIN, "c", 2)
 
 
-def test_members_that_are_apart_are_counted_and_hold_nobody_back(store: GroupStore) -> None:
+def test_members_that_are_apart_are_counted_and_hold_no_one_back(store: GroupStore) -> None:
     for name, watermark in (("a", 10), ("b", 20), ("c", 30)):
         exchange(store, who(name), at(watermark))
     assert exchange(store, who("d"), at(50)) == (10, "a", 3)
@@ -169,7 +169,7 @@ def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_n
         assert "leave orders: it reports" in capsys.readouterr().err
     changed(url, f"seen = seen - {SILENT_FROM}", "orders")
     assert main([*of_group, "leave", "orders"]) == 0
-    # What remains is said.
+    # What remains is reported.
     assert re.match(r"orders has left the group g\nclicks: active, .* ago\n$", capsys.readouterr().out)
     assert exchange(store, who("clicks"), at(50)) == (None, None, 0)
     for number in range(statements.LISTED):
@@ -225,7 +225,7 @@ def test_after_the_stores_clock_is_set_a_member_counts_from_its_next_report(
     exchange(store, who("dead"), at(1))
     engine = create_engine(url)
     with engine.begin() as connection:
-        # The clock goes on by an hour, or back: seen from it all was heard of so much earlier, or later.
+        # The clock continues by an hour, or back: seen from it all was heard of so much earlier, or later.
         connection.execute(update(MEMBERS).values(seen=MEMBERS.c.seen - hours * 3_600_000))
     engine.dispose()
     assert exchange(store, who("b"), at(50)) == (None, None, 0)
@@ -260,7 +260,7 @@ def test_the_lowest_drift_of_the_living_members_counts(store: GroupStore) -> Non
      """max_drift = '{"a":'"""],
 )  # fmt: skip
 def test_what_no_member_writes_is_an_error_and_no_limit(tmp_path: Path, rubbish: str) -> None:
-    """Somebody wrote it by hand, into a table without rules: of what a row says none is taken for the group's."""
+    """Someone wrote it by hand, into a table without rules: of what a row states none is treated as the group's."""
     url = f"sqlite:///{tmp_path / 'alignment.sqlite'}"
     store = GroupStore(database_of(url))
     exchange(store, who("a"), at(10))
@@ -401,7 +401,7 @@ def test_a_password_is_never_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "logged"),
     [
         ("shared by all:hidden@", "must be the URL of a database in SQLAlchemy's form, and this one is not"),
         ("nothing://user:hidden@host/db", "must be the URL of a database"),
@@ -414,10 +414,10 @@ def test_a_password_is_never_shown() -> None:
         ("sqlite+aiosqlite:///hidden", "needs the package of that database: No module named 'aiosqlite'"),
     ],
 )
-def test_what_is_no_store_is_refused_without_showing_it(url: str, said: str) -> None:
+def test_what_is_no_store_is_refused_without_showing_it(url: str, logged: str) -> None:
     with pytest.raises(OptionError, match="alignmentStore") as caught:
         database_of(url)
-    assert said in str(caught.value)
+    assert logged in str(caught.value)
     assert "hidden" not in str(caught.value)
 
 

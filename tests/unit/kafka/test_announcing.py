@@ -277,9 +277,9 @@ def test_one_topic_that_is_away_keeps_the_others_from_nothing_and_is_tried_ten_t
     until(lambda: len(away.tried) == 20)
     assert time.monotonic() - began < 10
     assert there.acknowledged == [RESTS, GOES_ON]
-    # It is said as it is, and once.
-    (said,) = (each for each in caplog.messages if "the query continues" in each)
-    assert said == (
+    # It is reported as it is, and once.
+    (logged,) = (each for each in caplog.messages if "the query continues" in each)
+    assert logged == (
         "writer a announces no watermark for now, and its readers may not wait for it: rows that it writes meanwhile "
         "may be late; the query continues: not acknowledged"
     )
@@ -346,8 +346,8 @@ def test_idleness_is_announced_of_queries_that_look_for_rows_each_second(
     until(lambda: topic.acknowledged == [RESTS] if is_idle else query.asked > 8)
     assert len(topic.tried) == is_idle
     if interval > 1_000:
-        (said,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
-        assert "wait for it nevertheless, because its trigger looks for rows only every 10 min" in said.getMessage()
+        (logged,) = (record for record in caplog.records if record.levelno >= logging.WARNING)
+        assert "wait for it nevertheless, because its trigger looks for rows only every 10 min" in logged.getMessage()
 
 
 KAFKA = {"kafka.bootstrap.servers": "localhost:1"}

@@ -158,9 +158,9 @@ def test_the_schema_declares_the_sources_time_and_whom_it_meets(
     extra: dict[str, str], declared: tuple[bool, str | None, tuple[str, ...], tuple[str, ...]]
 ) -> None:
     marker = DefaultSource({**GIVEN, **extra, "sourceName": "clicks"}).schema()["marker"]
-    told = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
+    reported = SourceTime.of_metadata(json.loads(json.dumps(marker.metadata)))
     processing_time, group, default_times, named_times = declared
-    assert told == SourceTime(
+    assert reported == SourceTime(
         "clicks",
         WatermarkCharacteristic.ANY_WATERMARK,
         processing_time,
@@ -169,7 +169,7 @@ def test_the_schema_declares_the_sources_time_and_whom_it_meets(
         named_times=named_times,
         words=SAID,
     )
-    assert told.metadata == marker.metadata
+    assert reported.metadata == marker.metadata
 
 
 def test_options_are_checked_without_connecting() -> None:
@@ -206,15 +206,15 @@ def test_an_end_is_a_batchs_alone_and_a_stream_says_so_when_it_starts(name: str)
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"startingOffsets": "latest"}, "a batch cannot begin at the end"),
         ({"endingOffsets": "earliest"}, "a batch cannot end at the beginning"),
     ],
 )
-def test_what_only_a_stream_may_be_told_a_batch_refuses(given: dict[str, str], says: str) -> None:
+def test_what_only_a_stream_may_have_a_batch_refuses(given: dict[str, str], message: str) -> None:
     source = DefaultSource({**GIVEN, **given})
-    with pytest.raises(OptionError, match=says):
+    with pytest.raises(OptionError, match=message):
         source.reader(source.schema())
 
 

@@ -43,7 +43,7 @@ def test_options_are_given_by_name_and_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (["db1"], "'db1' is not an option"),
         (["--"], "'--' is not an option"),
@@ -52,8 +52,8 @@ def test_options_are_given_by_name_and_value() -> None:
         (["--host", "a", "--host=b"], "--host was given twice"),
     ],
 )
-def test_other_words_are_refused(words: list[str], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_other_words_are_refused(words: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         doctor.options_of(words)
 
 
@@ -102,11 +102,11 @@ def test_the_connectors_are_found_as_spark_finds_them() -> None:
     assert flags("DOCTOR_FLAG")["mysql"] == "pyspark_mysql_cdc_wm"
 
 
-def test_a_wrong_option_is_told_before_anything_is_connected(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_option_is_reported_before_anything_is_connected(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--mysql", "--hostnam", "db1"]) == 2
-    said = capsys.readouterr()
-    assert "the nearest is hostname" in said.err
-    assert not said.out
+    logged = capsys.readouterr()
+    assert "the nearest is hostname" in logged.err
+    assert not logged.out
     assert main(["doctor", "--mysql", "--hostname", "db1"]) == 2
     assert "username: is needed" in capsys.readouterr().err
 

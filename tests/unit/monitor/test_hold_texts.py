@@ -207,7 +207,7 @@ def test_a_finished_split_without_a_record_holds_the_watermark_still() -> None:
         (RowTotals(read=20), MARKED, "caught up"),
     ],
 )
-def test_what_the_records_of_a_run_lack_is_said_of_a_split_that_has_a_watermark_from_before_too(
+def test_what_the_records_of_a_run_lack_is_reported_of_a_split_that_has_a_watermark_from_before_too(
     rows: RowTotals, strategy: WatermarkStrategy, text: str
 ) -> None:
     assert reason(rows=rows, strategy=strategy) == text
@@ -226,10 +226,10 @@ def test_every_kind_has_a_sentence_and_an_advice(kind: HoldKind, is_last: bool) 
     assert not to_do.endswith(".")
 
 
-def test_only_silence_is_told_to_be_left_out_as_it_is() -> None:
+def test_only_silence_is_advised_to_be_left_out_as_it_is() -> None:
     line = 'to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
-    told = {kind for kind in HoldKind if advice(Hold(name="orders-0", kind=kind), KAFKA) == line}
-    assert told == {HoldKind.NEVER, HoldKind.SILENT}
+    reported = {kind for kind in HoldKind if advice(Hold(name="orders-0", kind=kind), KAFKA) == line}
+    assert reported == {HoldKind.NEVER, HoldKind.SILENT}
 
 
 @pytest.mark.parametrize("by", [HeldBy.WRITER, HeldBy.SOURCE])

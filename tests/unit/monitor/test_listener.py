@@ -291,12 +291,14 @@ def test_labels_are_named_as_documented() -> None:
     assert labels["watermark_source_partition_status"] == set(LABELS)
 
 
-def test_how_far_is_looked_ahead_is_told_where_that_is_done() -> None:
+def test_how_far_is_looked_ahead_is_reported_where_that_is_done() -> None:
     registry = CollectorRegistry()
     listener = StatusListener(registry)
     listener.onQueryProgress(progressed(source_status(split_view(0, looked_ahead=700), split_view(1))))
-    told = {key: value for key, value in samples(registry).items() if key[0].endswith("partition_lookahead_records")}
-    assert list(told.values()) == [700]
+    reported = {
+        key: value for key, value in samples(registry).items() if key[0].endswith("partition_lookahead_records")
+    }
+    assert list(reported.values()) == [700]
 
 
 def test_the_end_of_time_is_no_moment_and_nothing_is_ahead_of_the_clock_by_it() -> None:

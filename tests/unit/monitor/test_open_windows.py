@@ -82,7 +82,7 @@ def test_with_an_idle_timeout_it_is_stated_when_a_silent_partition_is_left_out()
     )
 
 
-def test_a_partition_that_waits_for_its_idle_timeout_is_not_told_to_shorten_the_bound() -> None:
+def test_a_partition_that_waits_for_its_idle_timeout_is_not_advised_to_shorten_the_bound() -> None:
     """Its records have passed the window's end, and its watermark has not: left out, it holds nothing."""
     quiet = behind(1, end=100, quiet=3_500)
     late = {"idle_timeout": 10_000, "out_of_orderness": 20 * MINUTE}

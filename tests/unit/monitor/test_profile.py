@@ -23,7 +23,7 @@ NO_TIMES = np.array([], dtype=np.int64)
         ),
     ],
 )
-def test_who_finds_no_event_time_is_told_whether_there_are_rows(seen: list[SplitEventTimes], text: str) -> None:
+def test_who_finds_no_event_time_learns_whether_there_are_rows(seen: list[SplitEventTimes], text: str) -> None:
     out = io.StringIO()
     write(profile_of(iter(seen)), out)
     assert out.getvalue() == text

@@ -258,7 +258,7 @@ def test_a_broken_report_is_refused_with_the_path_to_what_is_wrong(path: str, va
         status_from_json(report)
 
 
-def test_what_is_left_is_not_told_in_rows_where_positions_do_not_count_them() -> None:
+def test_what_is_left_is_not_reported_in_rows_where_positions_do_not_count_them() -> None:
     ahead, done = split_view(0, uncounted=True), split_view(1, position=150, uncounted=True)
     assert (ahead.lag, done.lag) == (None, 0)
     outlines = [

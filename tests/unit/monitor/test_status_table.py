@@ -199,7 +199,7 @@ def test_drift_has_a_sign(drift: int | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(("paused", "text"), [(0, "yes"), (1, "yes, 1 waits"), (2, "yes, 2 wait")])
-def test_who_holds_back_is_told_how_many_wait(paused: int, text: str) -> None:
+def test_who_holds_back_learns_how_many_wait(paused: int, text: str) -> None:
     waiting = (split_view(i + 1, Status.PAUSED) for i in range(paused))
     assert cells(layout(source_status(split_view(0, holds_back=True), *waiting), width=200), "holds back")[0] == text
 

@@ -209,7 +209,7 @@ def test_a_live_view_outlives_a_query_that_stops_answering() -> None:
     assert text.endswith("\n" + render_text(checkout(), width=100) + "\n")
 
 
-def test_a_report_that_cannot_be_read_is_said_once(
+def test_a_report_that_cannot_be_read_is_reported_once(
     caplog: pytest.LogCaptureFixture, logged: Callable[[], list[str]]
 ) -> None:
     broken = progress_of(checkout())

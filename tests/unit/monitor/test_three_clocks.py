@@ -405,7 +405,7 @@ def test_on_the_clock_no_data_are_old() -> None:
     assert diagnose(clocks(status)).verdict is DelayVerdict.FRESH
 
 
-def test_a_query_that_does_not_follow_its_sources_is_told_so_whatever_else_is_slow() -> None:
+def test_a_query_that_does_not_follow_its_sources_learns_the_reason_whatever_else_is_slow() -> None:
     found = diagnose(clocks(HELD, BLOCKED, state=(JOIN,), unfollowed=Unfollowed(NOON, NOON - HOUR)))
     assert found.verdict is DelayVerdict.UNFOLLOWED
     assert str(found).startswith(

@@ -109,7 +109,7 @@ class FailsInTasks(RangesAndRows):
 
 
 class Returns(WatermarkGenerator):
-    """Returns what a class derived from it says."""
+    """Returns what a class derived from it states."""
 
     returned: Any
 

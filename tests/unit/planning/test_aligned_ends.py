@@ -114,7 +114,7 @@ def test_a_log_that_is_known_to_end_within_the_limit_is_not_looked_up() -> None:
     assert asked[1:] == [{B: 210, C: 210}]
 
 
-def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody() -> None:
+def test_newest_event_times_do_not_matter_while_the_present_limit_holds_no_one() -> None:
     together = log_of([100, 109], [99, 105])
     splits = {A: at(1, 99), B: at(1, 98)}
 
@@ -129,7 +129,7 @@ def test_newest_event_times_do_not_matter_while_the_present_limit_holds_nobody()
     assert matters(together, {A: at(1), B: at(1)})
     # Who is the slowest reads over a gap, and of two that are equally far it may be the other one.
     assert matters(log_of([99, 500], [99]), {A: at(1, 98), B: at(1, 98)})
-    # The index cannot tell.
+    # The index cannot show.
     assert matters(log_of([5_000, 109], [99, 105]), splits)
     assert not matters(together, splits, drift=9, index=False)
     assert not matters(together, {A: at(1), B: at(1)}, index=False)
@@ -181,18 +181,18 @@ def test_who_sets_the_limit_never_waits_for_itself() -> None:
 
 
 def test_behind_an_event_of_the_future_a_split_goes_on_as_fast_as_event_time_went_before_it() -> None:
-    """The index cannot tell rows apart that come behind one that is later; those before it tell how far a row leads."""
+    """The index cannot distinguish rows that come behind one that is later; those before show how far a row leads."""
     drift, rows = 2_000, 1_000
     log = log_of([*range(rows), NOW + FAR, *range(rows, 20 * rows)], range(5 * rows, 40 * rows))
     policy = PlanPolicy(alignment=Alignment(max_drift=drift), max_future_skew=1_000)
     a = at(rows + 1, rows - 2)
     # Half the drift. The other's first row lies beyond a gap.
     assert ends({A: a, B: at(0)}, log, policy) == {A: rows + 1 + 1_001, B: 1}
-    # Only its last rows tell, be it one.
+    # Only its last rows show, be it one.
     long = log_of([*range(3 * rows), NOW + FAR, *range(3 * rows, 9 * rows)], range(3 * rows, 20 * rows))
     assert ends({A: at(3 * rows + 1, 3 * rows - 2), B: at(0)}, long, policy)[A] == 3 * rows + 1 + 1_002
     assert ends({A: at(1, 99), B: at(0)}, log_of([NOW + FAR, *range(100, 5_000)], range(5_000)), policy)[A] == 2
-    # Later by what its ranges have told.
+    # Later by what its ranges have reported.
     assert ends({A: at(6_002, 5_999, step=500), B: at(1_000, 5_999)}, log, policy)[A] == 6_502
     driver = Driver(log, policy)
     driver.now = NOW
@@ -256,7 +256,7 @@ def test_without_a_time_index_a_range_spans_half_the_drift_by_what_was_learned()
     far = {**learned, B: at(13_000, 12_998, step=2_000)}
     assert ends(far, log, policy, index=False, newest={}) == {A: 7_500, B: 14_000}
     assert ends({**learned, B: at(13_990, 13_990, step=2_000)}, log, policy, index=False, newest={})[B] == 13_990
-    # Nobody is ahead of a split that is alone.
+    # No one is ahead of a split that is alone.
     assert ends({A: learned[A], B: at(40_000, 39_998)}, log, policy, index=False, newest={}, ends_are_final=True) == {
         A: 40_000
     }
@@ -316,7 +316,7 @@ def test_where_positions_are_not_rows_an_entry_is_read_whole() -> None:
 
     # The gap is crossed by the next entry.
     assert planned(large) == {A: 20}
-    # What cannot be looked up goes on in steps of rows.
+    # What cannot be looked up continues in steps of rows.
     assert planned(None, max_rows=2) == {A: 30}
 
 

@@ -193,11 +193,11 @@ def test_one_record_whose_number_or_cut_no_later_one_reaches_delays_by_one_annou
     assert [each.text.partition(", as where")[0] for each in remarks] == [
         f"a announced batch {at} after batch {2**62}" for at in (60, 61)
     ]
-    # Two that contradict each other, too, are not taken for right.
+    # Two that contradict each other, too, are not treated as right.
     assert watermark([stated(50, {}), wrong, after[1], after[0]], {"0": 4}) == 50
 
 
-def test_a_watermark_of_the_future_that_is_not_applied_binds_nobody() -> None:
+def test_a_watermark_of_the_future_that_is_not_applied_binds_no_one() -> None:
     later = [stated(10, {"0": 1}), stated(900, {"0": 2}, batch=1), stated(20, {"0": 3}, batch=2)]
     assert watermark(later, {"0": 5}, cap=Millis(100)) == 20
     # What was applied stays in force, as in a valve.
@@ -311,7 +311,7 @@ def test_in_a_run_a_writer_is_silent_from_its_last_record_to_the_newest_of_all()
     assert silent_by_records(table, Millis(50_000)) == {"alive": 0, "dead": 8_000, "expired": 0, "undated": 0}
     # A record of a clock that is ahead shows no more than now.
     assert silent_by_records(table, Millis(3_000)) == {"alive": 0, "dead": 2_000, "expired": 0, "undated": 0}
-    # An outage, or a night without any job: nobody announced after the others.
+    # An outage, or a night without any job: no one announced after the others.
     assert silent_by_records(with_statements(AnnouncedTable(), logged[:1], TOPIC)[0], Millis(50_000)) == {"dead": 0}
 
 

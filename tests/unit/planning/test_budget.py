@@ -120,7 +120,7 @@ def test_what_is_read_out_of_turn_is_half_of_the_budget_at_most_and_the_lowest_w
 @pytest.mark.parametrize("budget", [1, 100])
 @pytest.mark.parametrize("skew", [None, 1_000])
 def test_a_row_of_the_future_stops_neither_its_split_nor_the_watermark(budget: int, skew: int | None) -> None:
-    """With a skew its split goes on beside the others, and without it has their watermark go on."""
+    """With a skew its split continues beside the others, and without it has their watermark continue."""
     times = range(START, START + 1_000)
     policy = PlanPolicy(max_future_skew=skew)
     driver = Driver(log_of([START + 3_000_000, *times], times), policy, max_rows=budget)
@@ -136,7 +136,7 @@ def test_a_row_of_the_future_stops_neither_its_split_nor_the_watermark(budget: i
 
 
 def test_a_budget_takes_nothing_that_alignment_does_not_allow() -> None:
-    """Before a row of 1 000, which lies before the start, the index cannot tell where rows of A are from."""
+    """Before a row of 1 000, which lies before the start, the index cannot show where rows of A are from."""
     log, splits = log_of([1_000, 10, 20, *range(5_000, 6_000)], range(3_000)), {A: at(1), B: at(0)}
     policy = PlanPolicy(alignment=Alignment(max_drift=200))
     last: dict[str, Any] = {"others": incomplete(NO_OTHERS, Millis(1_499))}
@@ -184,7 +184,7 @@ def test_without_a_time_index_the_lowest_watermark_gets_the_last_position() -> N
         pytest.param(100, 0, 60, {A: 60}, id="all where there are no others"),
     ],
 )
-def test_splits_that_nobody_waits_for_have_what_the_others_leave_or_half(
+def test_splits_that_no_one_waits_for_have_what_the_others_leave_or_half(
     behind: int, other: int, budget: int, ends: dict[Split, int]
 ) -> None:
     log = log_of(range(behind), range(1_000, 1_000 + other))

@@ -1,4 +1,4 @@
-"""A log whose system dates its rows: what is read to an end tells its time with the batch, and nothing else does."""
+"""A log whose system dates its rows: what is read to an end shows its time with the batch, and nothing else does."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def _planned(policy: PlanPolicy | None = None, **changes: Any) -> SourceState:
     return plan(state, observation(log_of([100, 200]), **{**_DATED, **changes}), policy or PlanPolicy(), None).state
 
 
-def test_rows_up_to_the_end_carry_the_time_that_was_told_before_it() -> None:
+def test_rows_up_to_the_end_carry_the_time_that_was_reported_before_it() -> None:
     planned = _planned()
     assert planned.watermark == NOW - 1
-    # Of what was not read yet the split says nothing: alignment and idleness go by rows.
+    # Of what was not read yet the split states nothing: alignment and idleness follow rows.
     assert planned.splits[A].watermark == 50
     assert _planned(PlanPolicy(strategy=Bounded(30))).watermark == NOW - 31
 
@@ -41,22 +41,22 @@ def test_rows_up_to_the_end_carry_the_time_that_was_told_before_it() -> None:
         (PlanPolicy(strategy=Ingestion(0)), {}),
     ],
 )
-def test_nothing_is_told_where_rows_may_be_left(policy: PlanPolicy, changes: dict[str, Any]) -> None:
+def test_nothing_is_reported_where_rows_may_be_left(policy: PlanPolicy, changes: dict[str, Any]) -> None:
     assert _planned(policy, **changes).watermark == 50
 
 
-def test_a_clock_that_is_ahead_of_the_drivers_is_told_up_to_the_cap() -> None:
+def test_a_clock_that_is_ahead_of_the_drivers_is_reported_up_to_the_cap() -> None:
     policy = PlanPolicy(max_future_skew=1_000)
     assert _planned(policy, reached={A: NOW + 60_000}).watermark == NOW + 999
 
 
-def test_it_waits_for_splits_whose_time_nobody_tells() -> None:
+def test_it_waits_for_splits_whose_time_is_unknown() -> None:
     log = log_of([100], [100])
     state = SourceState(splits={A: at(0, 50), B: at(0, 60)}, watermark=Millis(50))
     assert plan(state, observation(log, **_DATED), PlanPolicy(), None).state.watermark == 60
 
 
-def test_beside_a_snapshot_that_was_found_later_the_log_is_told_of_one_batch_later() -> None:
+def test_beside_a_snapshot_that_was_found_later_the_log_is_reported_one_batch_later() -> None:
     table = snapshot_split("t")
     state = SourceState(
         splits={A: at(0, 50), table: at(0)}, watermark=Millis(50),

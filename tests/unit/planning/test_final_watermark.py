@@ -24,7 +24,7 @@ POLICY = PlanPolicy(final_watermark=True)
         ({}, True),
         # A later run reads what the transaction holds.
         ({"uncommitted": {A}}, False),
-        # There may be a partition that nobody has found.
+        # There may be a partition that no one has found.
         ({"all_found": False}, False),
         ({"ends": {A: 2, B: 1}}, False),
         ({"ends_are_final": False}, False),
@@ -46,16 +46,16 @@ def test_rows_that_the_group_holds_back_are_still_to_be_read() -> None:
 
 
 def test_it_goes_out_twice_then_once_from_each_process_and_nothing_after_it() -> None:
-    said, seen = SourceState({A: SplitState(2, 1, Millis(199))}, watermark=MAX, run=3), observation(log_of([1, 2, 3]))
-    again = plan(said, seen, POLICY, None, is_first=True)
+    logged, seen = SourceState({A: SplitState(2, 1, Millis(199))}, watermark=MAX, run=3), observation(log_of([1, 2, 3]))
+    again = plan(logged, seen, POLICY, None, is_first=True)
     assert again.is_batch
     assert again.state == SourceState({A: at(2, 199)}, watermark=MAX, ended=True, run=4)
     after = plan(again.state, seen, POLICY, None)
     assert (after.is_batch, after.state) == (False, again.state)
-    told = plan(again.state, seen, POLICY, None, is_first=True)
-    assert (told.is_batch, told.state) == (True, replace(again.state, run=5))
+    reported = plan(again.state, seen, POLICY, None, is_first=True)
+    assert (reported.is_batch, reported.state) == (True, replace(again.state, run=5))
 
 
-def test_what_lies_behind_an_end_is_told() -> None:
+def test_what_lies_behind_an_end_is_reported() -> None:
     logs = observation(log_of([1, 2, 3], [4], [5, 6]), added={B: 1}).logs
     assert come_since(SourceState({A: at(2)}), logs) == [SplitRange(A, 2, 3), SplitRange(C, 0, 2)]

@@ -57,7 +57,7 @@ def test_an_end_that_is_given_stays_where_it_is() -> None:
 
 
 @pytest.mark.parametrize("cuts", [(), (20,)])
-def test_a_log_that_ends_before_a_given_start_is_an_error_said_once(cuts: tuple[int, ...]) -> None:
+def test_a_log_that_ends_before_a_given_start_is_an_error_reported_once(cuts: tuple[int, ...]) -> None:
     first, *others = cut(10, 40, *cuts, late="end")
     with pytest.raises(DataLossError, match="orders-3 is read from position 10 on, and ends at 9 now"):
         bound([first], 0, 9)

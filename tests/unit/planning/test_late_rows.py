@@ -1,4 +1,4 @@
-"""Late rows: a histogram whose bounds the metrics have, and what it tells."""
+"""Late rows: a histogram whose bounds the metrics have, and what it shows."""
 
 from __future__ import annotations
 

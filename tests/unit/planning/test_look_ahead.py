@@ -24,7 +24,7 @@ POLICY = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=50))
         (980, Unread(5, None, Millis(1_000)), 980),
         (500, Unread(5, Millis(700), Millis(1_000)), 699),
         (None, Unread(5, Millis(700), Millis(1_000)), 699),
-        # What is behind the band may be as far behind as the bound says.
+        # What is behind the band may be as far behind as the bound states.
         (500, Unread(5, Millis(990), Millis(1_000)), 949),
         # All that is known is of the future.
         (None, Unread(5, Millis(4_000_000_000_000), None), None),

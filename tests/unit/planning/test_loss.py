@@ -43,13 +43,13 @@ def test_a_log_shorter_than_our_position_goes_on_at_its_end_and_keeps_its_waterm
     assert "re-created" in losses[0].text
 
 
-def test_rows_deleted_before_they_were_read_are_skipped_and_told() -> None:
+def test_rows_deleted_before_they_were_read_are_skipped_and_reported() -> None:
     splits, losses = check_loss({A: at(5, 100)}, outside(ends={A: 30}, earliest={A: 12}))
     assert splits == {A: at(12, 100)}
     assert "begins at 12" in losses[0].text
 
 
-def test_positions_are_told_as_users_know_them() -> None:
+def test_positions_are_reported_as_users_know_them() -> None:
     def shown(split: Split, position: int) -> str:
         return f"page {position} of {split}"
 

@@ -1,4 +1,4 @@
-"""What a source tells its group after a plan."""
+"""What a source reports to its group after a plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_it_counts_with_what_its_slowest_split_has_when_the_batch_is_read() -> N
     assert member({A: at(0), B: at(0)}, log_of([100, 105], [100, 900])) == active(104)
 
 
-def test_a_split_that_is_read_up_to_the_limit_holds_nobody_below_it() -> None:
+def test_a_split_that_is_read_up_to_the_limit_holds_no_one_below_it() -> None:
     users = OtherMembers(Millis(98), OtherMember("users"), 1)
     assert member({B: at(1, 99)}, log_of([], [100, 900]), others=users) == active(108)
 
@@ -78,7 +78,7 @@ def test_a_source_whose_first_range_was_not_yet_seen_is_still_starting() -> None
 
 
 def test_a_split_that_does_not_answer_may_be_the_oldest_of_all() -> None:
-    """Its own source waits for it, too; once it is idle nobody does."""
+    """Its own source waits for it, too; once it is idle no one does."""
     log = log_of([50], [100, 105])
     away: dict[str, Any] = {"ends": {B: 2}, "newest": {B: Millis(105)}, "unknown": frozenset({A})}
     assert member({A: at(0), B: at(1, 99)}, log, **away) == GroupMember(MemberStatus.STARTING)
@@ -86,7 +86,7 @@ def test_a_split_that_does_not_answer_may_be_the_oldest_of_all() -> None:
     assert member({A: at(1, 49), B: at(1, 99)}, log, **away) == active(49)
 
 
-def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where_nobody_can_tell() -> None:
+def test_rows_that_wait_for_more_count_with_when_they_begin_and_never_wait_where_no_one_can_know() -> None:
     patient = PlanPolicy(alignment=Alignment(max_drift=10), minimum_rows=MinimumRows(5, Millis(60_000)))
     splits, log = {A: at(1, 399), B: at(0)}, log_of([400], [200, 300])
     assert member(splits, log, patient, since_rows=Millis(0)) == active(199)
@@ -128,12 +128,12 @@ def test_idle_and_finished_sources_say_so() -> None:
     assert idle(None, -1) == GroupMember(MemberStatus.IDLE, Millis(-1))
     assert idle(None) == GroupMember(MemberStatus.IDLE)
     assert member({A: at(1, 99)}, log_of([100]), ends_are_final=True) == GroupMember(MemberStatus.FINISHED)
-    # What has come to the end of its run holds nobody.
+    # What has come to the end of its run holds no one.
     log = log_of([50], [100, 105, 106])
     assert member({A: at(1, 49), B: at(1, 99)}, log, ends_are_final=True, max_rows=1) == active(104)
 
 
-def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
+def test_a_snapshot_holds_the_group_unless_asked_not_to() -> None:
     splits = {Split("t", 0): at(0), A: at(0)}
     log = log_of([])
     given = {"frontiers": {"t": ()}, "ends": {Split("t", 0): 1, A: 0}, "chunks": {"t": (None,)}, "waiting": {A}}
@@ -142,7 +142,7 @@ def test_a_snapshot_holds_the_group_unless_it_is_told_not_to() -> None:
     assert member(splits, log, free, **given) == GroupMember(MemberStatus.WAITING)  # type: ignore[arg-type]
 
 
-def test_a_source_on_the_clock_is_ahead_of_nobody() -> None:
+def test_a_source_on_the_clock_is_ahead_of_no_one() -> None:
     assert member({A: at(0)}, log_of([100]), PlanPolicy(strategy=ProcessingTime())) == GroupMember(MemberStatus.CLOCK)
 
 

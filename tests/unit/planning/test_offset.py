@@ -98,13 +98,13 @@ def test_where_announcements_are_read_again_is_in_the_offset(announced: Announce
     assert "announced" not in CODEC.encode(SourceState())
 
 
-def test_a_newer_version_is_told_to_upgrade() -> None:
+def test_a_newer_version_is_asked_to_upgrade() -> None:
     with pytest.raises(OffsetError, match=r"version 2.*Upgrade"):
         CODEC.decode({**GOOD, "v": 2})
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "logged"),
     [
         ({"source": "mysql-cdc-wm"}, "another source: its source is 'mysql-cdc-wm', this query's is 'aligned-kafka'"),
         ({"name": "payments"}, "another source: its name is 'payments', this query's is 'orders'"),
@@ -178,8 +178,8 @@ def test_a_newer_version_is_told_to_upgrade() -> None:
         ],
     ],
 )
-def test_what_is_wrong_is_named(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(OffsetError, match=said) as caught:
+def test_what_is_wrong_is_named(changes: dict[str, Any], logged: str) -> None:
+    with pytest.raises(OffsetError, match=logged) as caught:
         CODEC.decode({**GOOD, **changes})
     assert len(str(caught.value)) < 700
 

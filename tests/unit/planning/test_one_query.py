@@ -29,8 +29,8 @@ def turn(
     status: MemberStatus = MemberStatus.ACTIVE,
 ) -> Turn:
     report = GroupMember(status, Millis(planned))
-    told = None if reach is None else Millis(reach)
-    return Turn(f"source {member}", member, number, report, told, None if lead is None else Millis(lead), outside)
+    reported = None if reach is None else Millis(reach)
+    return Turn(f"source {member}", member, number, report, reported, None if lead is None else Millis(lead), outside)
 
 
 def lowest(*turns: Turn, others: OtherMembers = AT_REST) -> tuple[int | None, str]:
@@ -49,7 +49,7 @@ def test_a_source_counts_with_its_reach_until_it_has_planned_the_batch() -> None
     assert lowest(turn("a", 4, 10, 900), turn("b", 4, 10, 900)) == (500, "elsewhere")
 
 
-def test_sources_that_are_idle_or_done_hold_nobody() -> None:
+def test_sources_that_are_idle_or_done_hold_no_one() -> None:
     for status in (MemberStatus.IDLE, MemberStatus.FINISHED, MemberStatus.CLOCK, MemberStatus.WAITING):
         assert lowest(turn("a", 4, 10, 20, status=status), turn("b", 4, 10, 600)) == (500, "elsewhere")
     assert lowest(turn("a", 4, 0, 900, status=MemberStatus.HOLDING), turn("b", 4, 10, 900))[1] == "elsewhere"
@@ -91,7 +91,7 @@ def test_since_when_a_source_of_the_query_is_the_slowest_is_kept() -> None:
     assert slowest(4, turn("a", 4, 30)) == OtherMember("source a", Millis(4))
 
 
-def test_who_has_told_of_more_than_it_has_planned_needs_the_newest_event_times_in_the_next_plan() -> None:
+def test_who_has_reported_more_than_it_has_planned_needs_the_newest_event_times_in_the_next_plan() -> None:
     turns, log = QueryTurns("b"), log_of([100, 105, 106, 107])
     others = OtherMembers(Millis(500), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
     assert not turns.promises_more
@@ -107,8 +107,8 @@ def test_who_has_told_of_more_than_it_has_planned_needs_the_newest_event_times_i
 def test_a_source_tells_no_more_than_one_without_a_reach_lets_it_read() -> None:
     turns, log = QueryTurns("b"), log_of(range(100, 200))
     others = OtherMembers(Millis(500), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
-    for told, reach in ((turn("a", 1, 110, 160), 198), (turn("a", 1, 110), 120), (turn("a", 1, 50), 105)):
-        turns.begin([told])
+    for reported, reach in ((turn("a", 1, 110, 160), 198), (turn("a", 1, 110), 120), (turn("a", 1, 50), 105)):
+        turns.begin([reported])
         planned = plan(SourceState({A: at(1, 99)}), observation(log, others=others), PlanPolicy(), log)
         report = GroupMember(MemberStatus.ACTIVE, Millis(105))
         assert turns.end(planned, report, "b", 10, lambda: Millis(198)).reach == reach
@@ -123,7 +123,7 @@ def test_while_a_split_comes_back_from_idleness_the_row_limit_is_not_shared_by_e
         assert plan(before, observation(log, max_rows=most), used, log).reach == reach
 
 
-def test_while_a_source_that_the_store_leaves_out_has_told_nothing_the_last_limit_stays() -> None:
+def test_while_a_source_that_the_store_leaves_out_has_reported_nothing_the_last_limit_stays() -> None:
     found, outside = within_query(AT_REST, [turn("a", 4, 10, 900)], 5, Millis(77))
     assert (found.ceiling, found.awaited, outside) == (77, True, None)
     # One that the store counts is not counted twice.
@@ -136,7 +136,7 @@ def test_who_reads_less_than_its_reach_names_who_went_ahead() -> None:
     assert shortfall_of(short, Millis(400), 5, [ahead], 30) == Shortfall(
         Millis(400), Millis(100), "source a", Millis(430)
     )
-    # Nobody relied on it: those that are asked later know better, and within the drift nothing is amiss.
+    # No one relied on it: those that are asked later know better, and within the drift nothing is amiss.
     assert shortfall_of(short, Millis(400), 5, [ahead._replace(number=4)], 30) is None
     assert shortfall_of(short, Millis(400), 5, [ahead._replace(lead=Millis(130))], 30) is None
     assert shortfall_of(short, None, 5, [ahead], 30) is None

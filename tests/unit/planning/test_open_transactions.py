@@ -1,4 +1,4 @@
-"""Which splits a plan takes for read to their end, so that they are asked for rows of open transactions."""
+"""Which splits a plan treats as read to their end, so that they are asked for rows of open transactions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_split_that_is_idle_when_it_is_found_is_asked() -> None:
     assert passed_over(replace(BEFORE, splits={B: ACTIVE}), BEFORE, logs) == {A: 5}
 
 
-def test_nobody_is_asked_again_nor_where_it_does_not_matter() -> None:
+def test_no_one_is_asked_again_nor_where_it_does_not_matter() -> None:
     moved = SourceState({A: IDLE, B: ACTIVE}, watermark=Millis(100))
     assert passed_over(BEFORE, moved, observed(NOW, {A: 6, B: 5}).logs) == NONE
     assert passed_over(BEFORE, moved, observed(NOW, {B: 5}).logs) == NONE

@@ -53,7 +53,7 @@ def test_who_is_behind_sets_it_for_the_others() -> None:
     assert aligned({A: at(0)}, log, others(5_000)).limit == Limit(Millis(209), A)
 
 
-def test_a_member_elsewhere_goes_by_its_name_and_nobody_holds_nothing() -> None:
+def test_a_member_elsewhere_goes_by_its_name_and_no_one_holds_nothing() -> None:
     assert str(OtherMember("clicks", Millis(5))) == "clicks"
     assert OtherMembers(None, None, 0, None, awaited=False) == NO_OTHERS
     assert not NO_OTHERS.hold
@@ -89,13 +89,13 @@ def test_of_two_that_hold_the_group_each_reads_its_own_snapshot() -> None:
     given: dict[str, Any] = {"chunks": {"t": (None,)}, "reads_alone": True}
     assert aligned({A: at(0)}, log, seen, **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, incomplete(seen, None), **given).ends == {A: 0}
-    # One for which nobody waits lets its log run ahead of nobody.
+    # One for which no one waits lets its log run ahead of no one.
     assert aligned({A: at(0)}, log, others(99), **given).ends == {A: 2}
     assert aligned({A: at(0)}, log, seen, chunks={"t": (None,)}).ends == {A: 0}
     assert aligned({A: at(0)}, log, others(99), chunks={"t": (None,)}).ends == {A: 1}
 
 
-def test_trigger_once_waits_for_nobody() -> None:
+def test_trigger_once_waits_for_no_one() -> None:
     log = log_of([100, 200])
     assert aligned({A: at(0)}, log, OtherMembers(MIN, CLICKS, 1), one_batch=True) == Aligned(None, {A: 2})
 
@@ -126,7 +126,7 @@ def test_of_members_that_wait_for_each_other_over_a_gap_each_goes_on_by_one_row(
     short = log_of([100, 5_000], [100])
     assert aligned({A: at(1, 120), B: at(1, 99)}, short, others(99)).ends == {A: 1}
     assert aligned({A: at(1, 99), B: at(1, 49)}, short, others(99), ends_are_final=True).ends == {A: 2}
-    # Of this source's splits it is the slowest, whoever's next row is the earliest.
+    # Of this source's splits it is the slowest, whichever split has the earliest next row.
     assert aligned({A: at(1, 99), B: at(1, 105)}, log_of([100, 5_000], [106, 4_000]), others(99)).ends == {A: 2, B: 1}
 
 
@@ -139,7 +139,7 @@ def test_over_a_gap_a_log_goes_on_beside_the_snapshot_of_a_table_that_was_found_
     assert aligned(splits, log, others(98), **chunks).ends == {A: 1, table: 1}
 
 
-def test_what_is_reached_is_told_for_the_end_of_the_log_and_the_limit() -> None:
+def test_what_is_reached_is_reported_for_the_end_of_the_log_and_the_limit() -> None:
     log = log_of([100, 105], [100, 300])
     found = aligned({A: at(0), B: at(1, 100)}, log, others(100))
     # All of A up to 105; of B nothing is left up to the limit.
@@ -162,7 +162,7 @@ def test_a_row_beyond_a_gap_is_reported_when_it_has_been_seen() -> None:
     assert (crossed.ends, crossed.reached) == ({A: 2}, {A: 210})
 
 
-def test_the_first_row_of_a_split_is_told_at_once() -> None:
+def test_the_first_row_of_a_split_is_reported_at_once() -> None:
     assert aligned({A: at(0)}, log_of([5_000, 5_001]), others(100)).reached == {A: 4_999}
 
 

@@ -64,7 +64,7 @@ def test_a_split_whose_end_is_not_known_stays_as_it_is_and_holds_the_watermark()
     assert driver.state().splits[B].status is SplitStatus.ACTIVE
     assert driver.state().watermark == 99
     driver.run()
-    # Nobody could write to it either: it has been quiet only since there was an answer.
+    # No one could write to it either: it has been quiet only since there was an answer.
     assert driver.state().splits[B].status is SplitStatus.ACTIVE
     driver.now += 1_001
     driver.run()
@@ -83,7 +83,7 @@ def test_what_was_read_moves_the_watermark_though_no_end_is_known_now() -> None:
 def test_a_split_that_could_not_be_reached_between_two_plans_was_not_quiet() -> None:
     driver = Driver(log_of([100, 200], [100]), PlanPolicy(idleness=Idleness(timeout=1_000)))
     driver.run()
-    # One long batch, in which nobody could write to it.
+    # One long batch, in which no one could write to it.
     perform(driver, Outage(B.number, 5_000))
     driver.run()
     assert driver.state().splits[A].status is SplitStatus.IDLE

@@ -23,8 +23,8 @@ def test_parts_in_any_order_cover_a_range() -> None:
 def test_one_report_of_a_whole_range_covers_it() -> None:
     segment, late = DisorderSegment(None, Millis(9), ((0, 1),)), LateRows((2,), 5, 7)
     rows = RowTotals(read=10, undated=4, malformed=5, late=late)
-    told = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), rows=rows, summary='"a"')
-    assert whole(told) == cover(told.range, [told])
+    reported = replace(report(0, 10, 7), segments=(segment,), marked=Millis(3), rows=rows, summary='"a"')
+    assert whole(reported) == cover(reported.range, [reported])
     assert whole(report(0, 10)) == cover(SplitRange(A, 0, 10), [report(0, 10)])
 
 
@@ -59,7 +59,7 @@ def test_an_empty_range_is_covered_by_nothing() -> None:
 
 
 def test_a_report_that_counts_disorder_in_other_segments_does_not_count() -> None:
-    """A task's share ends where a segment does, counted from the beginning of the range it is told."""
+    """A task's share ends where a segment does, counted from the beginning of the range it is given."""
     segment = DisorderSegment(None, Millis(9), ((0, 1),))
 
     def counted(start: int, end: int) -> RangeReport:

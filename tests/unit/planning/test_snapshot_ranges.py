@@ -1,4 +1,4 @@
-"""Snapshots in the plan and in the offset: the frontier, what tasks are told, and what Kafka's offsets never hold."""
+"""Snapshots in the plan and in the offset: the frontier, what tasks are given, and what Kafka's offsets never hold."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def test_the_clock_is_the_watermark_from_the_last_chunk_on_and_stays_it() -> Non
     assert planned(found_later, 200, ((10,),), strategy=CLOCK).state.use_processing_time
 
 
-def test_the_end_of_a_snapshot_is_told_where_nothing_else_is() -> None:
+def test_the_end_of_a_snapshot_is_reported_where_nothing_else_is() -> None:
     last = planned(NEW, 200, (None,)).state
-    told = planned(last, 200, None)
-    assert told.is_batch
-    assert told.state.watermark is None
-    assert not planned(told.state, 200, None).is_batch
+    reported = planned(last, 200, None)
+    assert reported.is_batch
+    assert reported.state.watermark is None
+    assert not planned(reported.state, 200, None).is_batch
 
 
 def test_the_last_key_is_kept_while_a_snapshot_waits() -> None:
@@ -114,7 +114,7 @@ def test_a_snapshot_that_waits_for_its_turn_is_never_idle() -> None:
     assert state.splits[LOG].status is SplitStatus.IDLE
 
 
-def test_tasks_are_told_chunks_place_and_frontier() -> None:
+def test_tasks_are_given_chunks_place_and_frontier() -> None:
     first = planned(NEW, 200, ((10,), (20,))).state
     batch = snapshot_batch(NEW, first)
     assert batch is not None
@@ -194,7 +194,7 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
     assert first.watermark == 5_999
     batch = snapshot_batch(before, first)
     assert batch is not None
-    # Nothing is told of it before its first chunk is read.
+    # Nothing of it is reported before its first chunk is read.
     assert (batch.copied, batch.complete) == ({}, {"shop.orders"})
     assert batch.chunks == {SplitRange(OTHER, 0, 1): Chunk(None, (10,))}
     assert CODEC.decode(json.loads(json.dumps(CODEC.encode(first)))) == first
@@ -209,7 +209,7 @@ def test_a_table_found_later_gets_its_snapshot_and_the_watermark_goes_on() -> No
 
 
 def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end() -> None:
-    """At a place before, it may have had another name: what it held there, and that it got its own, nobody can tell."""
+    """At a place before, it may have had another name: what it held there, and that it got its own, cannot be known."""
     log = log_of(range(5_000, 9_000, 100), [])
     log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
     state = replace(running(), splits={LOG: at(1, 4_999)})
@@ -227,7 +227,7 @@ def test_a_table_found_later_begins_when_the_log_of_changes_is_read_to_its_end()
 
 
 @pytest.mark.parametrize("is_later", [True, False])
-def test_beside_a_snapshot_for_which_nobody_waits_the_log_stays_within_its_group(is_later: bool) -> None:
+def test_beside_a_snapshot_for_which_no_one_waits_the_log_stays_within_its_group(is_later: bool) -> None:
     log = log_of(range(5_000, 9_000, 100), [])
     log.splits = {LOG: log.splits[A], OTHER: log.splits[B]}
     state = SourceState(
@@ -289,7 +289,7 @@ def test_a_source_that_takes_snapshots_does_so_when_all_its_tables_are_gone() ->
     batch = snapshot_batch(first, gone)
     assert batch is not None
     assert (batch.copied, batch.complete) == ({}, frozenset())
-    # Others are told of from the beginning of their snapshot on, and of a source without snapshots at once.
+    # Others are reported from the beginning of their snapshot on, and of a source without snapshots at once.
     assert snapshot_batch(gone, gone) is not None
     assert CODEC.decode(CODEC.encode(SourceState(splits={LOG: SplitState(1, 1)}))).snapshots.complete is None
 
@@ -309,7 +309,7 @@ def test_a_table_made_anew_between_batches_that_are_done_again_as_one_is_read_fr
     after = found_later(gone, 700, chunks, 8_000).state
     batch = snapshot_batch(before, after)
     assert batch is not None
-    # What was read of the one before does not tell which changes belong to the one that is there now.
+    # What was read of the one before does not show which changes belong to the one that is there now.
     assert batch.copied == {}
     ends = zip((None, *chunks), chunks, strict=False)
     assert batch.chunks == {SplitRange(OTHER, i, i + 1): Chunk(lower, upper) for i, (lower, upper) in enumerate(ends)}
@@ -321,7 +321,7 @@ def test_a_table_made_anew_between_batches_that_are_done_again_as_one_is_read_fr
     assert CODEC.decode(json.loads(json.dumps(CODEC.encode(after)))) == after
 
 
-def test_what_a_batch_told_of_the_log_follows_from_its_end_alone() -> None:
+def test_what_a_batch_reported_of_the_log_follows_from_its_end_alone() -> None:
     states = [NEW]
     states.append(planned(NEW, 200, ((10,), (20,))).state)
     states.append(planned(states[-1], 300, ()).state)
@@ -334,7 +334,7 @@ def test_what_a_batch_told_of_the_log_follows_from_its_end_alone() -> None:
         batch, again = snapshot_batch(before, after), last_batch(after)
         assert batch is not None
         assert again is not None
-        # What is not begun is told nothing of, be it there or not.
+        # Nothing is reported of what is not begun, be it there or not.
         begun, begun_again = (
             {log: key for log, key in each.copied.items() if key is not None} for each in (batch, again)
         )
@@ -407,7 +407,7 @@ def test_a_broken_origin_is_refused(wrong: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("snapshot", "says"),
+    ("snapshot", "message"),
     [
         ([], '"snapshot" is'),
         ({"shop.users": []}, "there is a snapshot of 'shop.users'"),
@@ -419,6 +419,6 @@ def test_a_broken_origin_is_refused(wrong: dict[str, Any]) -> None:
         ({"shop.orders": [3]}, "has a key"),
     ],
 )
-def test_a_broken_frontier_is_refused(snapshot: Any, says: str) -> None:
-    with pytest.raises(OffsetError, match=says):
+def test_a_broken_frontier_is_refused(snapshot: Any, message: str) -> None:
+    with pytest.raises(OffsetError, match=message):
         CODEC.decode({**CODEC.encode(NEW), "snapshot": snapshot})

@@ -3,7 +3,7 @@ from __future__ import annotations
 from watermark_source.planning.split import Split, SplitRange
 
 
-def test_a_split_is_told_by_log_and_number() -> None:
+def test_a_split_is_identified_by_log_and_number() -> None:
     assert str(Split("orders", 3)) == "orders-3"
 
 

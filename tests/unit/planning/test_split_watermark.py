@@ -53,6 +53,6 @@ def test_a_learned_bound_that_became_less_moves_a_split_without_rows() -> None:
     assert advanced(read, RangeSummary(Millis(105)), with_bound(10)) == at(9, 94, highest=Millis(105))
 
 
-def test_where_nobody_learns_the_highest_event_time_is_forgotten() -> None:
+def test_where_no_one_learns_the_highest_event_time_is_forgotten() -> None:
     assert advanced(at(9, 80, highest=Millis(81)), None, Bounded()) == at(9, 80)
     assert advanced(at(9, 80, highest=Millis(100)), None, Bounded()) == at(9, 80)

@@ -69,7 +69,7 @@ def test_on_the_clock_no_split_is_idle_and_a_pause_lasts() -> None:
         assert on_the_clock(other) == other
 
 
-def test_while_nobody_answers_no_quiet_time_passes_and_nothing_else_changes() -> None:
+def test_while_no_one_answers_no_quiet_time_passes_and_nothing_else_changes() -> None:
     assert unanswered(split(since=7)) == split()
     for other in (split(), split(IDLE, since=7), split(PAUSED, since=7)):
         assert unanswered(other) == other

@@ -38,7 +38,7 @@ def test_one_range_changes_a_step_only_so_far() -> None:
     assert [step_span(drift) for drift in (0, 3, 4)] == [1, 1, 2]
 
 
-def test_a_few_rows_tell_nothing_but_when_they_lead_far() -> None:
+def test_a_few_rows_report_nothing_but_when_they_lead_far() -> None:
     assert learned_step(100_000, rows=10, advanced=1, drift=60_000) == 100_000
     assert learned_step(100_000, rows=10, advanced=60_000, drift=60_000) == 100_000 // GROWTH
     assert learned_step(100_000, rows=10, advanced=30_000 // GROWTH, drift=60_000) == 100_000 // GROWTH
@@ -53,7 +53,7 @@ def test_a_split_learns_from_a_range_between_two_watermarks() -> None:
     assert step(SplitState(10_000, 0, Millis(100), step=700), None) == 700
     assert step(SplitState(10_000, 0, step=700), 20_100) == 700
     assert step(SplitState(10_000, 0), 20_100) is None
-    # The highest event time before it is not known, as after another strategy: the watermarks tell then.
+    # The highest event time before it is not known, as after another strategy: the watermarks give it then.
     before = SplitState(10_000, 0, Millis(100))
     assert with_step(replace(at(10_000, 20_100), highest=Millis(30_100)), before, 60_000).step == 15_000
     # Without a range nothing is learned, and without a drift nothing kept.

@@ -115,7 +115,7 @@ def test_while_all_splits_are_idle_it_goes_on_with_the_others(
     before = SourceState(splits, watermark=Millis(100))
     last = None if own is None else Millis(own)
     assert with_others(last, before, splits, seen, INTERVAL) == watermark
-    # Without a split nobody has to be waited for either.
+    # Without a split no one has to be waited for either.
     if status is SplitStatus.IDLE:
         assert with_others(last, before, {}, seen, INTERVAL) == watermark
 
@@ -129,7 +129,7 @@ def test_only_if_it_is_wished_it_goes_on_with_the_others(follows: bool) -> None:
     assert plan(before, seen, policy, None).state.watermark == (5_000 if follows else 100)
 
 
-def test_it_goes_on_with_nobody_while_the_end_of_a_new_split_is_not_told() -> None:
+def test_it_goes_on_with_no_one_while_the_end_of_a_new_split_is_not_reported() -> None:
     seen = observation(log_of(range(5)), followed=Millis(5_000), rest=1_000, unknown={C})
     before = SourceState({A: at(5, 80, status=SplitStatus.IDLE)}, watermark=Millis(100))
     policy = replace(POLICY, idleness=Idleness(timeout=1, follows_group=True))

@@ -49,10 +49,10 @@ class Process:
                     continue
                 about = batch["marker"]
                 # As numbers: the end of time is none that Python has.
-                told = pc.struct_field(about, "watermark").cast(pa.int64()).to_pylist()
+                reported = pc.struct_field(about, "watermark").cast(pa.int64()).to_pylist()
                 statuses, are_data = pc.struct_field(about, "status").to_pylist(), about.is_null().to_pylist()
                 for value, status, micros, is_data in zip(
-                    batch["value"].to_pylist(), statuses, told, are_data, strict=True
+                    batch["value"].to_pylist(), statuses, reported, are_data, strict=True
                 ):
                     if is_data:
                         values.append(value)
@@ -61,7 +61,7 @@ class Process:
         return values, markers
 
     def run(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
-        """Go on until there is nothing new."""
+        """Continue until there is nothing new."""
         while (end := self.plan(start, limit)) != start:
             self.read(start, end)
             start = end

@@ -35,7 +35,7 @@ def late(split: Split, start: int, end: int, *, late_start: bool = True, late_en
 
 @dataclass(frozen=True)
 class Numbers(BatchDefinition):
-    """Logs whose rows are their own positions. Says what it was asked."""
+    """Logs whose rows are their own positions. States what it was asked."""
 
     logs: Mapping[Split, tuple[int, int]]
     ranges: Sequence[OpenRange] = ()

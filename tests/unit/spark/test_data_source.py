@@ -48,7 +48,7 @@ class FilesSource(FileLogSource):
 
 
 class Files(AlignedDataSource):
-    """A format of somebody else's."""
+    """A format of someone else's."""
 
     format_name = "files"
     own_options = (FOLDER,)
@@ -58,7 +58,7 @@ class Files(AlignedDataSource):
         return FilesSource(FileLogReader("", {}, "time", True), True, self.own_columns)
 
 
-def test_an_option_like_no_other_is_told_those_of_the_format() -> None:
+def test_an_option_like_no_other_learns_those_of_the_format() -> None:
     with pytest.raises(
         UnknownOptionError, match="and no similar one; files has folder, startingOffsets, maxRowsPerTrigger"
     ):

@@ -106,7 +106,7 @@ def test_the_ends_of_time_are_a_thousand_years_within_sparks(watermark: Millis, 
     assert pa.Array.from_buffers(pa.int64(), 1, batch[MARKER].field("watermark").buffers())[0].as_py() == micros
 
 
-def test_the_end_of_each_snapshot_is_told_and_then_that_of_all_before_the_watermark() -> None:
+def test_the_end_of_each_snapshot_is_reported_and_then_that_of_all_before_the_watermark() -> None:
     first = replace(state(ACTIVE), snapshots=SnapshotState(frontiers={"a": ((1,), None), "b": ((1,),)}))
     second = replace(state(ACTIVE, watermark=9), snapshots=SnapshotState(complete=frozenset({"a", "b"})))
     then = replace(first, snapshots=SnapshotState(frontiers={"b": (None,)}, complete=frozenset({"a"})))

@@ -1,4 +1,4 @@
-"""Plans in functions of pipelines, which Spark does not analyse: what the client sends says what is known of them."""
+"""Plans in functions of pipelines, which Spark does not analyse: what the client sends states what is known of them."""
 
 from __future__ import annotations
 

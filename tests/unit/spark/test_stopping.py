@@ -15,7 +15,7 @@ from watermark_source import stop_between_batches
 
 
 class Query:
-    """A query with a batch that runs until it is told to end."""
+    """A query with a batch that runs until it is asked to end."""
 
     def __init__(self, *, is_busy: bool = False) -> None:
         self.is_busy = is_busy

@@ -34,8 +34,8 @@ open_source, discover = FullSource.open, FullLog.discover
 
 class Fault(NamedTuple):
     check: str
-    says: str
-    """What the failure says."""
+    message: str
+    """What the failure states."""
     patches: Sequence[Patch]
 
     def break_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +43,10 @@ class Fault(NamedTuple):
             monkeypatch.setattr(target, name, broken, raising=False)
 
 
-def reading(check: str, says: str, broken: Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]) -> Fault:
-    return Fault(check, says, [(FullReader, "read", broken)])
+def reading(
+    check: str, message: str, broken: Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]
+) -> Fault:
+    return Fault(check, message, [(FullReader, "read", broken)])
 
 
 def at(number: int) -> Callable[[FullReader, Sequence[SplitRange]], Iterator[ReadBatch]]:

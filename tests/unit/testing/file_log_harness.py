@@ -45,7 +45,7 @@ class ExampleHarness(Harness):
 
 
 class DeletedFileHarness(ExampleHarness):
-    """The same, but for what becomes of a file."""
+    """The same, except for what becomes of a file."""
 
     def lose(self, split: int) -> None:
         (self.folder / f"rows-{split}.jsonl").unlink()
@@ -67,7 +67,7 @@ class FullHarness(ExampleHarness):
 
 
 class CutHarness(FullHarness):
-    """Its ranges end where a row index says, and are cut where a cutter says."""
+    """Its ranges end where a row index states, and are cut where a cutter states."""
 
     abilities = FullHarness.abilities | {Ability.ROW_INDEX, Ability.CUTTER}
 

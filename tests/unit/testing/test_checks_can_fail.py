@@ -1,4 +1,4 @@
-"""Every check of the kit fails for a connector that is broken, and says what is wrong with it."""
+"""Every check of the kit fails for a connector that is broken, and states what is wrong with it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_check_finds_the_fault(fault: Fault, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(kind, "patience", 2.0)
     with kind(tmp_path) as harness:
         fault.break_it(monkeypatch)
-        with pytest.raises(Exception, match=re.escape(fault.says)) as found:
+        with pytest.raises(Exception, match=re.escape(fault.message)) as found:
             check(harness)
-    told = isinstance(found.value, NonConformanceError | DataLossError)
-    assert told or "pickle" in fault.says
+    reported = isinstance(found.value, NonConformanceError | DataLossError)
+    assert reported or "pickle" in fault.message

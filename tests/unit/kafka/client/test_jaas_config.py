@@ -41,7 +41,7 @@ def test_the_other_modules(text: str, mechanism: str, options: dict[str, str]) -
     assert (module.mechanisms, module.options) == ((mechanism,), options)
 
 
-@pytest.mark.parametrize(("text", "says"), [
+@pytest.mark.parametrize(("text", "why"), [
     ("", "must end with a semicolon"),
     (f'{PLAIN} required username="u" password="geheim"', "must end with a semicolon"),
     ('org.example.LdapLoginModule required principal="geheim";', "none of PlainLoginModule, ScramLoginModule"),
@@ -55,8 +55,8 @@ def test_the_other_modules(text: str, mechanism: str, options: dict[str, str]) -
     (f'{PLAIN} required username="u" "geheim";', 'name="value"'),
     (f'{SCRAM} required username="u" password="geheim" tokenauth="true";', "delegation tokens"),
 ])  # fmt: skip
-def test_anything_else_is_refused_without_showing_it(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says) as caught:
+def test_anything_else_is_refused_without_showing_it(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why) as caught:
         parse_jaas(text)
     assert "geheim" not in str(caught.value)
 

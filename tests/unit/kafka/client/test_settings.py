@@ -143,7 +143,7 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
         settings(isolation="read_committed")
 
 
-@pytest.mark.parametrize(("java", "text", "says"), [
+@pytest.mark.parametrize(("java", "text", "message"), [
     ("security.protocol", "TLS", "must be PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"),
     ("sasl.mechanism", "DIGEST-MD5", "OAUTHBEARER, AWS_MSK_IAM or GSSAPI"),
     ("sasl.login.callback.handler.class", "org.example.Own", "must be the OAuthBearerLoginCallbackHandler"),
@@ -162,10 +162,10 @@ def test_an_unknown_setting_names_the_nearest_one() -> None:
     ("ssl.truststore.certificates", "MIIB", "no -----BEGIN line"),
     ("check.crcs", "yes", "must be true or false"),
 ])  # fmt: skip
-def test_an_error_says_setting_value_what_is_accepted_and_an_example(java: str, text: str, says: str) -> None:
+def test_an_error_says_setting_value_what_is_accepted_and_an_example(java: str, text: str, message: str) -> None:
     error = refusal({f"kafka.{java}": text})
     assert (error.option, error.seen) == (f"kafka.{java}", text)
-    assert says in str(error)
+    assert message in str(error)
     assert error.example is not None
 
 
@@ -212,7 +212,7 @@ ENDPOINT_LOGIN = base64.b64encode(b"client:geheim").decode()
 
 
 @pytest.mark.parametrize(
-    ("response", "error", "says"),
+    ("response", "error", "message"),
     [
         (f"HTTP/1.1 401 not {ENDPOINT_LOGIN}\r\n\r\n", RefusedError, r"refused: 401 not \*\*\*; check"),
         ("HTTP/1.1 500 geheim\r\n\r\n", KafkaConnectionError, r"answered 500 \*\*\*$"),
@@ -224,11 +224,11 @@ ENDPOINT_LOGIN = base64.b64encode(b"client:geheim").decode()
     ids=["reason", "reason of a fault", "no HTTP", "deep", "deep refusal", "large number"],
 )
 def test_whatever_a_token_endpoint_sends_is_a_declared_error_without_the_secret(
-    response: str, error: type[Exception], says: str
+    response: str, error: type[Exception], message: str
 ) -> None:
     with responding(response.encode()) as port:
         source = TokenSource(f"http://127.0.0.1:{port}/token", "client", "geheim", limit_s=60.0)
-        with pytest.raises(error, match=says) as caught:
+        with pytest.raises(error, match=message) as caught:
             Tokens(source).token()
     assert not any(secret in str(caught.value) for secret in ("geheim", ENDPOINT_LOGIN))
 
@@ -257,7 +257,7 @@ def test_a_login_becomes_user_and_password() -> None:
     assert (configs["sasl_plain_username"], configs["sasl_plain_password"]) == ("u", "geheim")
 
 
-@pytest.mark.parametrize(("change", "option", "says"), [
+@pytest.mark.parametrize(("change", "option", "message"), [
     ({"kafka.security.protocol": "PLAINTEXT"}, "kafka.security.protocol", "because kafka.sasl.jaas.config is set"),
     ({"kafka.sasl.jaas.config": None}, "kafka.sasl.jaas.config", "is needed with"),
     ({"kafka.sasl.mechanism": None}, "kafka.sasl.mechanism", "its module is for PLAIN"),
@@ -265,15 +265,15 @@ def test_a_login_becomes_user_and_password() -> None:
     ({"kafka.sasl.jaas.config": JAAS[:-1]}, "kafka.sasl.jaas.config", "must end with a semicolon"),
 ])  # fmt: skip
 def test_a_login_that_does_not_fit_is_refused_without_showing_it(
-    change: dict[str, str | None], option: str, says: str
+    change: dict[str, str | None], option: str, message: str
 ) -> None:
     error = refusal({name: text for name, text in {**LOGIN, **change}.items() if text is not None})
     assert error.option == option
-    assert says in str(error)
+    assert message in str(error)
     assert "geheim" not in str(error)
 
 
-@pytest.mark.parametrize(("changes", "option", "says"), [
+@pytest.mark.parametrize(("changes", "option", "message"), [
     ({TOKEN_URL: None}, TOKEN_URL, "is needed for OAUTHBEARER"),
     ({JAAS_CONFIG: f"{OAUTH} required clientId=c;"}, f"{CREDENTIALS}.secret", "or as clientSecret in"),
     ({JAAS_CONFIG: f"{OAUTH} required clientSecret=geheim;"}, f"{CREDENTIALS}.id", "or as clientId in"),
@@ -287,11 +287,11 @@ def test_a_login_that_does_not_fit_is_refused_without_showing_it(
     ({"kafka.security.protocol": "SSL"}, "kafka.security.protocol", "because kafka.sasl.jaas.config is set"),
 ])  # fmt: skip
 def test_a_login_by_token_that_does_not_fit_is_refused_without_showing_it(
-    changes: dict[str, str | None], option: str, says: str
+    changes: dict[str, str | None], option: str, message: str
 ) -> None:
     error = refusal({name: text for name, text in {**TOKENS, **changes}.items() if text is not None})
     assert error.option == option
-    assert says in str(error)
+    assert message in str(error)
     assert "geheim" not in str(error)
 
 

@@ -123,15 +123,15 @@ def test_where_files_can_lie_in_memory_the_private_key_never_lies_on_a_disk(monk
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({"ssl.truststore.location": str(CA), "ssl.truststore.certificates": CA.read_text()}, "excludes"),
         ({"ssl.keystore.key": CLIENT.read_text()}, "because kafka.ssl.keystore.key is set"),
         ({"ssl.keystore.certificate.chain": CLIENT.read_text()}, "because kafka.ssl.keystore.certificate.chain is set"),
     ],
 )
-def test_parts_that_do_not_fit_together_are_refused(given: dict[str, str], says: str) -> None:
-    with pytest.raises(OptionError, match=says):
+def test_parts_that_do_not_fit_together_are_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         parse_settings({
             "kafka.bootstrap.servers": "a:1",
             "kafka.security.protocol": "SSL",

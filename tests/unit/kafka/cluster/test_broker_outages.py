@@ -1,4 +1,4 @@
-"""What the log says of brokers that do not answer."""
+"""What the log states of brokers that do not answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_only_a_broker_that_never_answered_may_have_a_wrong_address(caplog: pyte
     assert "tried again, until kafka.default.api.timeout.ms is over (60 s by default); check kafka.boot" in caplog.text
 
 
-def test_brokers_are_told_apart(caplog: pytest.LogCaptureFixture) -> None:
+def test_brokers_are_distinguished(caplog: pytest.LogCaptureFixture) -> None:
     outages = BrokerOutages()
     for address in ("a:9092", "b:9092"):
         outages.note_failure(address, "gone")

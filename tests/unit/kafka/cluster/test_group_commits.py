@@ -1,4 +1,4 @@
-"""The mailbox and its thread; the group is one that does at each commit what the test says, which no broker does."""
+"""The mailbox and its thread; the group is one that does at each commit what the test states, which no broker does."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_nothing_is_begun_before_there_is_progress_to_show(group: Group) -> None
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: Group, progress: GroupCommits) -> None:
+def test_while_a_commit_takes_its_time_no_one_waits_and_the_latest_wins(group: Group, progress: GroupCommits) -> None:
     may_commit = threading.Event()
     group.act = lambda: may_commit.wait(120) and None
     begun = time.monotonic()
@@ -97,7 +97,7 @@ def test_while_a_commit_takes_its_time_nobody_waits_and_the_latest_wins(group: G
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_what_is_committed_is_not_committed_again_though_told_again(group: Group, progress: GroupCommits) -> None:
+def test_what_is_committed_is_not_committed_again_though_reported_again(group: Group, progress: GroupCommits) -> None:
     for position in (1, 1, 1, 2, 2):
         progress.record(at(position))
         wait_for(lambda position=position: group.tried[-1:] == [position])  # type: ignore[misc]
@@ -149,7 +149,7 @@ def test_the_end_waits_two_seconds_for_a_commit_that_hangs(group: Group, progres
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_each_kind_of_trouble_is_told_once_until_it_is_over(
+def test_each_kind_of_trouble_is_reported_once_until_it_is_over(
     group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -176,7 +176,7 @@ def test_each_kind_of_trouble_is_told_once_until_it_is_over(
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_errors_of_one_type_are_different_trouble_if_the_broker_said_different_things(
+def test_errors_of_one_type_are_different_trouble_if_the_broker_reported_different_things(
     group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     for cause in (KeyError("a"), IndexError("b")):
@@ -188,7 +188,7 @@ def test_errors_of_one_type_are_different_trouble_if_the_broker_said_different_t
 
 
 @pytest.mark.usefixtures("_without_pauses")
-def test_an_error_nobody_foresaw_is_told_and_the_next_commit_begins_with_new_connections(
+def test_an_error_no_one_foresaw_is_reported_and_the_next_commit_begins_with_new_connections(
     group: Group, progress: GroupCommits, caplog: pytest.LogCaptureFixture
 ) -> None:
     group.act = raising(RuntimeError("a bug of the client's"))

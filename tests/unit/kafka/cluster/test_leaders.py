@@ -19,7 +19,7 @@ def test_an_older_epoch_does_not_replace_a_newer_one() -> None:
     assert learned(leaders, Leader(2, 5)) == Leader(2, 5)
     # From the broker that was its leader, cut off from the others.
     assert learned(leaders, Leader(1, 4)) == Leader(2, 5)
-    # The topic was made anew: who leads it refuses the old epoch.
+    # The topic was made again: who leads it refuses the old epoch.
     leaders.doubt({SPLIT})
     assert learned(leaders, Leader(1, 0)) == Leader(1, 0)
 

@@ -190,7 +190,7 @@ def test_a_response_like_the_last_one_gives_the_same_offsets_and_one_that_differ
     assert moved.offsets[Split("a", 0)] is first.offsets[Split("a", 0)]
 
 
-def test_offsets_that_nobody_asked_for_are_refused() -> None:
+def test_offsets_that_no_one_asked_for_are_refused() -> None:
     other = Split("t\x01", 0)
     with pytest.raises(CorruptDataError, match="which were not requested"):
         _read_offsets(OffsetsResponse(0, {other: OffsetAndTimestamp(7, None)}, {}), {Split("t", 0): LATEST}, Attempt())

@@ -1,4 +1,4 @@
-"""Look-ups at several leaders: what one tells is there while another is silent."""
+"""Look-ups at several leaders: what one shows is there while another is silent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ A, B = Split("t", 0), Split("t", 1)
 
 
 @pytest.mark.parametrize("silent", [0, 1])
-def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_leader_tells_is_reported_while_another_is_silent(
+    silent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
     leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(1, 1)}, internal=False)})
     lookup = OffsetLookupInTime(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
@@ -37,14 +39,14 @@ def test_what_one_leader_tells_is_told_while_another_is_silent(silent: int, monk
         return OffsetsResponse(0, {Split("t", node): OffsetAndTimestamp(7, None)}, {})
 
     monkeypatch.setattr(cluster, "request", request)
-    told: dict[Split, OffsetAndTimestamp] = {}
+    reported: dict[Split, OffsetAndTimestamp] = {}
 
     async def work(deadline: Deadline) -> Mapping[Any, Any]:
-        over = cluster.begin(lookup.look_up, {A: LATEST, B: LATEST}, deadline, told)
-        while not told:
+        over = cluster.begin(lookup.look_up, {A: LATEST, B: LATEST}, deadline, reported)
+        while not reported:
             assert not await cluster.await_answer(over, Deadline.after(20))
             assert deadline.left_ms
-        return dict(told)
+        return dict(reported)
 
     try:
         assert cluster.run(work).keys() == {Split("t", 1 - silent)}

@@ -64,7 +64,7 @@ class Brokers:
             raise self.errors.pop(split)
 
     def ends(self, *wanted: Split, one_leader: bool = False) -> tuple[set[Split], set[Split]]:
-        """Return which splits are told, and which late; ``one_leader``: has all of them, and tells them in order."""
+        """Return which splits are reported, and which late; ``one_leader``: has all, and shows them in order."""
 
         async def work(_: Deadline) -> tuple[set[Split], set[Split]]:
             late = await self.in_flight.receive(set(wanted))
@@ -141,13 +141,13 @@ def test_one_that_answers_in_many_steps_is_listened_to_between_calls(brokers: Br
     brokers.in_flight._limit_ms = NO_LIMIT_MS
     calls = 1
     assert B not in brokers.ends(A, B)[0]
-    while not any(B in told for told in brokers.ends(B)):
+    while not any(B in reported for reported in brokers.ends(B)):
         calls += 1
         assert calls <= 20
         time.sleep(0.15)
 
 
-def test_what_one_leader_tells_is_taken_though_it_does_not_tell_all(brokers: Brokers) -> None:
+def test_what_one_leader_tells_is_taken_though_it_does_not_report_all(brokers: Brokers) -> None:
     brokers.seconds[B] = 60
     assert brokers.ends(A, B, one_leader=True) == ({A}, set())
     # And late.
@@ -161,7 +161,7 @@ def test_what_one_leader_tells_is_taken_though_it_does_not_tell_all(brokers: Bro
         _ask_for(20 * LIMIT, brokers)
 
 
-def test_an_error_of_long_ago_is_for_nobody(brokers: Brokers) -> None:
+def test_an_error_of_long_ago_is_for_no_one(brokers: Brokers) -> None:
     brokers.held, brokers.errors[B] = {B}, TopicAuthorizationFailedError("t")
     assert B not in brokers.ends(A, B)[0]
     brokers.held.clear()
@@ -169,7 +169,7 @@ def test_an_error_of_long_ago_is_for_nobody(brokers: Brokers) -> None:
     while time.monotonic() < begun + 2 * LIMIT:
         time.sleep(0.25)
         brokers.ends(A)
-    # What nobody has asked for until the last call is forgotten in the next.
+    # What no one has asked for until the last call is forgotten in the next.
     for _ in range(2):
         brokers.ends(A)
     assert B not in brokers.errors
@@ -191,7 +191,7 @@ def test_an_error_is_for_who_asks_about_its_split(brokers: Brokers) -> None:
         brokers.ends(A, B)
 
 
-def test_one_that_nobody_asked_about_for_long_begins_anew(brokers: Brokers) -> None:
+def test_one_that_no_one_asked_about_for_long_begins_anew(brokers: Brokers) -> None:
     brokers.seconds[B] = 60
     assert B not in brokers.ends(A, B)[0]
     end = time.monotonic() + 120

@@ -139,7 +139,7 @@ def test_one_answer_that_came_late_is_not_enough() -> None:
     assert cluster.asked_anyone == [False, True]
 
 
-def test_what_nobody_knows_for_long_enough_is_gone() -> None:
+def test_what_no_one_knows_for_long_enough_is_gone() -> None:
     cluster = Answering([reply()], takes_s=0.01, limit_ms=60_000)
     assert looked_for(cluster) == {}
     assert len(cluster.asked_anyone) > 1
@@ -160,10 +160,10 @@ def test_a_topic_that_a_list_of_all_lacks_is_refused_by_name_where_it_may_not_be
     async def work(deadline: Deadline) -> Mapping[str, Topic]:
         return await lookup.settled(None, {SPLIT}, deadline, existed=True)
 
-    with closing(refused), pytest.raises(RefusedError) as told:
+    with closing(refused), pytest.raises(RefusedError) as reported:
         refused.run(work)
     line = (
         "kafka-acls.sh --bootstrap-server localhost:1 --add --allow-principal User:NAME --operation Describe --topic t"
     )
-    assert str(told.value).endswith(f"the user lacks the right Describe on topic t. On the brokers: {line}")
+    assert str(reported.value).endswith(f"the user lacks the right Describe on topic t. On the brokers: {line}")
     assert not lookup.missing

@@ -68,7 +68,7 @@ def test_a_starting_time_nothing_has_reached_is_an_error_or_the_end_as_of_planni
 
 
 @pytest.mark.parametrize(
-    ("start", "says"),
+    ("start", "message"),
     [
         (
             Everywhere(Latest()),
@@ -78,21 +78,21 @@ def test_a_starting_time_nothing_has_reached_is_an_error_or_the_end_as_of_planni
         (PerSplit({}, {"t": Latest()}), "cannot begin at the end .*; t does"),
     ],
 )
-def test_a_batch_cannot_begin_at_the_end(start: Rule, says: str) -> None:
-    with pytest.raises(OptionError, match=says):
+def test_a_batch_cannot_begin_at_the_end(start: Rule, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         bounds(start)
 
 
 @pytest.mark.parametrize(
-    ("end", "says"),
+    ("end", "message"),
     [
         (Everywhere(Earliest()), r"option endingOption = .*cannot end at the beginning \(earliest, -2\), .* latest"),
         (per_split(At(1), At(1), Earliest()), "cannot end at the beginning .*; t-2 does"),
         (PerSplit({}, {"t": Earliest()}), "cannot end at the beginning .*; t does"),
     ],
 )
-def test_a_batch_cannot_end_at_the_beginning(end: Rule, says: str) -> None:
-    with pytest.raises(OptionError, match=says):
+def test_a_batch_cannot_end_at_the_beginning(end: Rule, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
         bounds(None, end)
 
 
@@ -122,15 +122,15 @@ def test_a_whole_topic_stands_for_any_of_its_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "says"),
+    ("start", "end", "message"),
     [
         (PerSplit({T0: At(5), T1: At(5)}), PerSplit({T0: At(5), T1: At(4)}), "t-1 ends at offset 4, before .* 5"),
         (PerSplit({T0: at_time(5)}), PerSplit({T0: at_time(4)}), "t-0 ends at time 4, before its start time 5"),
         (Everywhere(at_time(5)), Everywhere(at_time(4)), "every partition ends at time 4, before"),
     ],
 )
-def test_an_end_given_before_its_start_is_refused_without_asking_anybody(start: Rule, end: Rule, says: str) -> None:
-    with pytest.raises(OptionError, match=rf"^\[UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\] .*{says}"):
+def test_an_end_given_before_its_start_is_refused_without_asking_anybody(start: Rule, end: Rule, message: str) -> None:
+    with pytest.raises(OptionError, match=rf"^\[UNRESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\] .*{message}"):
         bounds(start, end)
 
 
@@ -163,7 +163,7 @@ def test_bounds_that_cannot_be_compared_yet_are_not_refused_yet(start: Rule, end
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "says"),
+    ("start", "end", "message"),
     [
         (per_split(At(14), At(11), At(10)), None, "t-0 would begin at offset 14 and end at 13"),
         (None, per_split(At(12), At(9), At(10)), "t-1 would begin at offset 10 and end at 9"),
@@ -171,12 +171,12 @@ def test_bounds_that_cannot_be_compared_yet_are_not_refused_yet(start: Rule, end
         (per_split(At(12), At(10), At(10)), Everywhere(at_time(101)), "t-0 would begin at offset 12 and end at 11"),
     ],
 )
-def test_an_end_found_before_its_start_is_refused(start: Rule | None, end: Rule | None, says: str | None) -> None:
+def test_an_end_found_before_its_start_is_refused(start: Rule | None, end: Rule | None, message: str | None) -> None:
     chosen = bounds(start, end, NoMatch.LATEST)
-    if says is None:
+    if message is None:
         assert read(chosen) == [(10, 13, ""), (10, 11, ""), (10, 10, "")]
         return
-    with pytest.raises(OptionError, match=rf"^\[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\] .*{says}, which"):
+    with pytest.raises(OptionError, match=rf"^\[RESOLVED_START_OFFSET_GREATER_THAN_END_OFFSET\] .*{message}, which"):
         read(chosen)
 
 

@@ -79,7 +79,7 @@ def test_a_missing_subscribed_topic_is_an_error_at_the_start() -> None:
         Topics(a=1).discovery(Subscribe(frozenset("abc"))).discover()
 
 
-def test_a_topic_that_is_spelled_wrong_is_told_with_those_that_are_like_it() -> None:
+def test_a_topic_that_is_spelled_wrong_is_reported_with_those_that_are_like_it() -> None:
     topics = Topics(orders=1, orders_dead=1, payments=1)
     with pytest.raises(UnknownSplitError, match=r"topic oders does not exist; .*Names like it: orders, orders_dead$"):
         topics.discovery(Subscribe(frozenset({"oders"}))).discover()
@@ -120,7 +120,7 @@ def test_what_the_checkpoint_has_is_looked_for_again_if_the_first_look_missed_it
 
 
 class SlowTopics(Topics):
-    """Answers when it is let; fails while it is told to."""
+    """Answers when it is let; fails while it is asked to."""
 
     def __init__(self, **partitions: int) -> None:
         super().__init__(**partitions)
@@ -156,7 +156,7 @@ def test_the_cluster_is_asked_again_only_when_the_answer_is_old() -> None:
     assert topics.asked == 2
 
 
-def test_nobody_waits_for_a_later_look_and_there_is_one_at_a_time() -> None:
+def test_no_one_waits_for_a_later_look_and_there_is_one_at_a_time() -> None:
     topics, slow = Topics(a=1), SlowTopics(a=2)
     discovery = KafkaDiscovery(topics, slow, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now)
     assert discovery.discover() == splits("a", 0)
@@ -221,7 +221,7 @@ def test_an_answer_of_no_age_is_waited_for() -> None:
     assert topics.asked == 3
 
 
-def test_a_topic_that_goes_later_is_left_out_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_topic_that_goes_later_is_left_out_and_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     topics = Topics(a=1, b=1)
     discovery = topics.discovery(Subscribe(frozenset("ab")))
     discovery.discover()
@@ -289,20 +289,25 @@ def test_a_look_that_began_before_the_checkpoint_was_looked_for_changes_nothing(
 
 
 def test_a_topic_is_another_one_only_once_all_brokers_name_its_new_id(caplog: pytest.LogCaptureFixture) -> None:
-    topics, told = Topics(a=1), list[Set[str]]()
+    topics, reported = Topics(a=1), list[Set[str]]()
     topics.id = topics.id_of_all = "A"
     discovery = KafkaDiscovery(
-        topics, topics, Subscribe(frozenset("a")), max_age_ms=5_000, clock=lambda: topics.now, on_new_topics=told.append
+        topics,
+        topics,
+        Subscribe(frozenset("a")),
+        max_age_ms=5_000,
+        clock=lambda: topics.now,
+        on_new_topics=reported.append,
     )
     discovery.discover()
-    assert (discovery.ids(), told) == ({"a": "A"}, [{"a"}])
+    assert (discovery.ids(), reported) == ({"a": "A"}, [{"a"}])
     topics.id, topics.now = "B", 6.0
     settled(discovery)
-    assert (discovery.ids(), told) == ({"a": "A"}, [{"a"}])
+    assert (discovery.ids(), reported) == ({"a": "A"}, [{"a"}])
     assert "brokers still name it by several ids" in caplog.text
     topics.id_of_all, topics.now = "B", 12.0
     settled(discovery)
-    assert (discovery.ids(), told) == ({"a": "B"}, [{"a"}, {"a"}])
+    assert (discovery.ids(), reported) == ({"a": "B"}, [{"a"}, {"a"}])
 
 
 def test_the_ids_of_a_checkpoint_are_others_only_once_all_brokers_name_them() -> None:

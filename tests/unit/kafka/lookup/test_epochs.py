@@ -66,7 +66,7 @@ def shared(mine: list[tuple[int, int]], other: list[tuple[int, int]]) -> int:
 @pytest.mark.parametrize("seed", range(200))
 @pytest.mark.parametrize("count", [2, 3])
 def test_what_a_leader_did_not_have_is_found_exactly(seed: int, count: int) -> None:
-    """Replicas and their turns as leaders: each plan goes on where the logs part, not behind and not before.
+    """Replicas and their turns as leaders: each plan continues where the logs part, not behind and not before.
 
     Where both logs have records of leaders that the other one lacks, that they part is found, but perhaps only a later
     place of it.

@@ -61,7 +61,7 @@ def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
 
 @pytest.mark.spark_case("KafkaOffsetReaderSuite", "SPARK-48383: START_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("given", "message"),
     [
         ({T0: At(1)}, "it does not list t-1; the partitions are t-0, t-1"),
         ({T0: At(1), T1: At(1), T2: At(1)}, "it lists t-2; the partitions are t-0, t-1"),
@@ -69,12 +69,12 @@ def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
         ({T0: At(1), Split("u", 1): At(0)}, "it does not list t-1 and lists u-1"),
     ],
 )
-def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, At], says: str) -> None:
+def test_json_must_list_exactly_the_partitions_that_are_read(given: dict[Split, At], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         resolve(policy(PerSplit(given)), {T0, T1}, LOGS)
     condition = "[KAFKA_START_OFFSET_DOES_NOT_MATCH_ASSIGNED]"
     assert str(caught.value).startswith(f'{condition} option startingOffsets = "(as given)": must list exactly the')
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_a_topic_may_have_one_position_for_all_of_its_partitions() -> None:
@@ -85,7 +85,7 @@ def test_a_topic_may_have_one_position_for_all_of_its_partitions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rule", "says"),
+    ("rule", "message"),
     [
         (PerSplit({}, {"t": Earliest(), "u": Latest()}), "it names topic u; the partitions are t-0, t-1"),
         (PerSplit({T0: At(1), T1: At(1)}, {"u": Earliest()}), "it names topic u; the partitions are t-0, t-1"),
@@ -93,10 +93,10 @@ def test_a_topic_may_have_one_position_for_all_of_its_partitions() -> None:
         (PerSplit({}, {"u": Earliest()}), "it does not list t-0, t-1 and names topic u"),
     ],
 )
-def test_a_topic_that_is_not_read_is_refused(rule: PerSplit, says: str) -> None:
+def test_a_topic_that_is_not_read_is_refused(rule: PerSplit, message: str) -> None:
     with pytest.raises(OptionError) as caught:
         resolve(policy(rule), {T0, T1}, LOGS)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.spark_case("KafkaOffsetReaderSuite", "KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
@@ -106,7 +106,7 @@ def test_times_that_do_not_fit_the_partitions_have_a_condition_of_their_own() ->
     assert str(caught.value).startswith("[KAFKA_TIMESTAMP_OFFSET_DOES_NOT_MATCH_ASSIGNED] ")
 
 
-def test_a_stream_begins_at_latest_unless_told_otherwise() -> None:
+def test_a_stream_begins_at_latest_unless_asked_otherwise() -> None:
     assert start_of_stream(None, None).rule == Everywhere(Latest())
     given = policy(Everywhere(Earliest()))
     assert start_of_stream(given, None) is given

@@ -86,16 +86,16 @@ def test_a_broker_that_sends_a_byte_now_and_then_is_not_waited_for_for_ever() ->
         assert not connection.reusable
 
 
-@pytest.mark.parametrize(("sent", "says"), [
+@pytest.mark.parametrize(("sent", "message"), [
     (b"", "closed the connection"),
     (framed(b"hello")[:-1], "closed the connection"),
     (struct.pack(">i", -1), "a response of -1 bytes"),
     (struct.pack(">i", 1 << 30 | 1), f"a response of {1 << 30 | 1} bytes"),
     (framed(b"hello") + b"more", "4 bytes more than the response"),
 ])  # fmt: skip
-def test_what_is_no_response_ends_the_connection(sent: bytes, says: str) -> None:
+def test_what_is_no_response_ends_the_connection(sent: bytes, message: str) -> None:
     with answered_by(lambda broker: broker.sendall(sent)) as connection:
-        with pytest.raises(ConnectionLostError, match=says):
+        with pytest.raises(ConnectionLostError, match=message):
             connection.receive(5.0, 5.0)
         assert not connection.reusable
 

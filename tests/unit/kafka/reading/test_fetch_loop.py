@@ -52,7 +52,7 @@ def partition(number: int, error: int) -> bytes:
     return struct.pack(">i", 1) + topic + struct.pack(">iihqqqiii", 1, number, error, 0, 0, 0, 0, -1, 0)
 
 
-@pytest.mark.parametrize(("correlation", "body", "kind", "says"), [
+@pytest.mark.parametrize(("correlation", "body", "kind", "message"), [
     (9, struct.pack(">i", 0), CorruptDataError, "broker 7: the broker answered request 9, and 1 was sent; if a retry"),
     (1, b"\xff", CorruptDataError, "broker 7: a fetch response of 15 bytes that cannot be read"),
     (1, partition(5, 0), CorruptDataError, "broker 7: the broker sent t-5, which was not requested"),
@@ -60,7 +60,7 @@ def partition(number: int, error: int) -> bytes:
     (1, partition(0, 87), SourceError, "broker 7: topic t partition 0 offset 3: .*its log has the reason"),
 ])  # fmt: skip
 def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
-    ends: tuple[socket.socket, socket.socket], correlation: int, body: bytes, kind: type[SourceError], says: str
+    ends: tuple[socket.socket, socket.socket], correlation: int, body: bytes, kind: type[SourceError], message: str
 ) -> None:
     ours, brokers = ends
     answer = struct.pack(">iihi", correlation, 0, 0, 0) + body
@@ -71,12 +71,12 @@ def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
         client_id="me", partition_bytes=1_000, connect_ms=1_000, answer_ms=1_000, expected=ExpectedLogs(),
     )  # fmt: skip
     brokers.sendall(struct.pack(">i", len(answer)) + answer)
-    with pytest.raises(kind, match=says) as caught:
+    with pytest.raises(kind, match=message) as caught:
         list(read.run([SplitRange(SPLIT, 3, 9)]))
     assert type(caught.value) is kind
     assert ours.fileno() == -1
 
 
-def test_brokers_that_are_too_old_are_told_the_version_that_is_needed() -> None:
+def test_brokers_that_are_too_old_learn_the_version_that_is_needed() -> None:
     error = translated(IncompatibleBrokerVersion("ListOffsets"), SETTINGS)
     assert "localhost:1 are too old: ListOffsets; Kafka 2.3 or later is needed" in str(error)

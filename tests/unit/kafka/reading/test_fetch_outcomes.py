@@ -91,7 +91,7 @@ def test_a_leader_can_name_a_replica_to_read_from() -> None:
     assert not step((0, batch_of(10, 1), 0, 7)).troubles, "records come first"
 
 
-def test_a_partition_nobody_asked_for_is_refused() -> None:
+def test_a_partition_no_one_asked_for_is_refused() -> None:
     with pytest.raises(CorruptDataError, match="t-9, which was not requested"):
         step((9, b"", 0, None))
 

@@ -36,7 +36,7 @@ class AskedToConnectError(Exception):
 
 
 class SessionWithoutBrokers:
-    """A session that knows a leader and tells for how long it was asked to wait for a connection."""
+    """A session that knows a leader and shows for how long it was asked to wait for a connection."""
 
     stale = False
 

@@ -1,4 +1,4 @@
-"""Whose word a read takes for it that what it is to read is not there (any more)."""
+"""Whose word a read trusts that what it is to read is not there (any more)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ToldSession(Session):
         self.told = Brokers(answers)
         self._brokers = self.told  # type: ignore[assignment]
         self._logs = logs or {}
-        """First offset and end as each broker tells them."""
+        """First offset and end as each broker shows them."""
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         leaders = {split: leader for split in splits if (leader := self.leader(split)) is not None}
@@ -59,7 +59,7 @@ def waited_for(seconds: float) -> Patience:
     return patience
 
 
-def test_one_answer_after_a_long_wait_does_not_tell_that_a_topic_is_gone() -> None:
+def test_one_answer_after_a_long_wait_does_not_report_that_a_topic_is_gone() -> None:
     session = ToldSession(ABSENT, led_by(1, 0))
     recovery = Recovery(session, waited_for(30), fail_on_data_loss=False)
     assert recovery.find_leaders([WANTED]) == [WANTED]
@@ -68,7 +68,7 @@ def test_one_answer_after_a_long_wait_does_not_tell_that_a_topic_is_gone() -> No
     assert session.told.asked == [(False, None), (True, None)]
 
 
-def test_a_topic_that_nobody_knows_for_long_enough_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_topic_that_no_one_knows_for_long_enough_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "GONE_AFTER_S", 0.3)
     session = ToldSession(ABSENT, led_by(1, None), ABSENT)
     recovery = Recovery(session, Patience(120_000), fail_on_data_loss=True)
@@ -76,7 +76,7 @@ def test_a_topic_that_nobody_knows_for_long_enough_is_gone(monkeypatch: pytest.M
     time.sleep(0.3)
     recovery.find_leaders([WANTED])
     session.forget(SPLIT, 1)
-    # It was seen meanwhile, so that counting begins anew.
+    # It was seen meanwhile, so that counting begins again.
     assert recovery.find_leaders([WANTED]) == [WANTED]
     time.sleep(0.3)
     with pytest.raises(UnknownSplitError, match="t-0 does not exist"):
@@ -100,7 +100,7 @@ def test_a_read_that_stalls_asks_others_who_leads(cut_off: ToldSession) -> None:
     group = [WANTED]
     left = Recovery(cut_off, waited_for(2), fail_on_data_loss=False).pause_stalled(group)
     assert left == group
-    # A new list: the group is to be fetched from whoever leads it now.
+    # A new list: the group is to be fetched from anyone who leads it now.
     assert left is not group
     assert cut_off.node_of(SPLIT) == LEADER
     assert cut_off.told.asked[-1] == (True, CUT_OFF)
@@ -130,8 +130,8 @@ def test_a_log_is_truncated_if_who_leads_by_the_word_of_others_says_so() -> None
 def test_records_that_were_replaced_since_they_were_planned_are_a_loss(caplog: pytest.LogCaptureFixture) -> None:
     session = ToldSession(led_by(LEADER, 7))
     step = Step([], [WANTED], {SPLIT: Trouble.REPLACED}, {}, {SPLIT: 7}, moved=False)
-    said = r"offsets 40 to 100 \(exclusive\) that a batch was planned to read are gone: the leader of epoch 7"
-    with pytest.raises(DataLossError, match=said):
+    logged = r"offsets 40 to 100 \(exclusive\) that a batch was planned to read are gone: the leader of epoch 7"
+    with pytest.raises(DataLossError, match=logged):
         Recovery(session, Patience(120_000), fail_on_data_loss=True).resolve(LEADER, step)
     assert Recovery(session, Patience(120_000), fail_on_data_loss=False).resolve(LEADER, step) == [WANTED.at(100)]
     assert "the next batch reads those" in caplog.text

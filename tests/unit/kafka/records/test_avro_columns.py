@@ -270,11 +270,11 @@ def test_a_schema_whose_fields_no_writer_has_is_named_with_where_they_are(
     found = reader_of(json.dumps(record(*fields, name="Ride")), client(registry))
     for _ in range(2):
         assert block_by(found, [value]).malformed == 0
-    said = [r.getMessage() for r in caplog.records if "which valueSchema names" in r.getMessage()]
-    assert len(said) == is_named
+    logged = [r.getMessage() for r in caplog.records if "which valueSchema names" in r.getMessage()]
+    assert len(logged) == is_named
     if is_named:
-        assert "have no driver, fare, which valueSchema names: the defaults in every row" in said[0]
-        assert "they were written are id, trip, trip.driver, trip.fare" in said[0]
+        assert "have no driver, fare, which valueSchema names: the defaults in every row" in logged[0]
+        assert "they were written are id, trip, trip.driver, trip.fare" in logged[0]
 
 
 def test_a_reader_s_schema_and_a_writer_s_refer_to_others(registry: Registry) -> None:

@@ -1,4 +1,4 @@
-"""CRC-32C: both ways to compute it give what the standard says."""
+"""CRC-32C: both ways to compute it give what the standard states."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_a_member_of_the_value_is_event_time_and_no_column_need_be_delivered() -
 def test_a_timestamp_that_is_not_needed_may_be_in_nanoseconds(millis_of_it: int, module: ModuleType) -> None:
     recs = [Rec(0, b'{"t":5}', millis=7), Rec(1, b'{"t":6}', millis=millis_of_it), Rec(2, b"{}", millis=8)]
     assert millis(read(recs[:2], IN_VALUE)) == [5_000, 6_000]
-    # A record without an event time goes by its own timestamp; the second one has its own.
+    # A record without an event time follows its own timestamp; the second one has its own.
     assert millis(read(recs, IN_VALUE, without=WithoutTime.TIMESTAMP)) == [5_000, 6_000, 8]
     # A function is given null in its place.
     place = by(module, lambda records: records["timestamp"])
@@ -151,7 +151,7 @@ def test_the_records_timestamp_may_be_the_last_of_several_places() -> None:
         ("$.order", r"\$\.order is an object with created, lines"),
     ],
 )
-def test_a_path_that_ends_before_its_member_is_told_where_it_ends_and_what_is_there(path: str, end: str) -> None:
+def test_a_path_that_ends_before_its_member_learns_where_it_ends_and_what_is_there(path: str, end: str) -> None:
     """The beginning of a document may end long before that."""
     document = b'{"padding":"%s","order":{"created":1,"lines":[null,"x"]}}' % (b"x" * 100)
     with pytest.raises(EventTimeError, match=f"offset 0: .*: {end}\\. Correct"):
@@ -159,7 +159,7 @@ def test_a_path_that_ends_before_its_member_is_told_where_it_ends_and_what_is_th
 
 
 @pytest.mark.parametrize(
-    ("values", "written", "is_told"),
+    ("values", "written", "is_reported"),
     [
         ([b'{"t":19675}', b'{"t":19676}'], Format.AUTO, True),
         ([b'{"t":19675}', b'{"t":19676}'], Format.DAYS, False),
@@ -168,17 +168,18 @@ def test_a_path_that_ends_before_its_member_is_told_where_it_ends_and_what_is_th
         ([b"{}", b"{}"], Format.AUTO, False),
     ],
 )
-def test_times_that_are_all_decades_from_the_records_are_told_with_the_formats_there_are(
-    values: list[bytes], written: Format, *, is_told: bool, caplog: pytest.LogCaptureFixture
+def test_times_that_are_all_decades_from_the_records_are_reported_with_the_formats_there_are(
+    values: list[bytes], written: Format, *, is_reported: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     recs = [Rec(number, value, millis=1_700_000_000_000) for number, value in enumerate(values)]
     read(recs, IN_VALUE, written=written, without=WithoutTime.NULL)
-    told = [each.getMessage() for each in caplog.records]
-    assert len(told) == is_told
-    if is_told:
-        assert "partition 3 offset 0: the event time at value:$.t, read as auto, is 1970-01-01 05:27" in told[0]
+    reported = [each.getMessage() for each in caplog.records]
+    assert len(reported) == is_reported
+    if is_reported:
+        assert "partition 3 offset 0: the event time at value:$.t, read as auto, is 1970-01-01 05:27" in reported[0]
         assert (
-            '.option("eventTimeFormat", "days"); for numbers there are seconds, millis, micros, nanos, days' in told[0]
+            '.option("eventTimeFormat", "days"); for numbers there are seconds, millis, micros, nanos, days'
+            in reported[0]
         )
 
 
@@ -391,7 +392,7 @@ def test_a_function_answers_moments_of_any_unit(module: ModuleType, answer: obje
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (pa.array([1]), "answered 1 times for the 2 records 0 to 1 of topic orders partition 3"),
         (
@@ -403,12 +404,14 @@ def test_a_function_answers_moments_of_any_unit(module: ModuleType, answer: obje
         (None, "answered NoneType"),
     ],
 )
-def test_what_a_function_may_not_answer_is_told_with_its_name(module: ModuleType, answer: object, told: str) -> None:
-    with pytest.raises(EventTimeError, match=f"function event_times_of_a_test:event_time {told}"):
+def test_what_a_function_may_not_answer_is_reported_with_its_name(
+    module: ModuleType, answer: object, reported: str
+) -> None:
+    with pytest.raises(EventTimeError, match=f"function event_times_of_a_test:event_time {reported}"):
         read(RECS, by(module, lambda _: answer), without=WithoutTime.NULL)
 
 
-def test_a_function_that_fails_is_told_with_the_records_and_one_that_leaves_times_out_with_the_first(
+def test_a_function_that_fails_is_reported_with_the_records_and_one_that_leaves_times_out_with_the_first(
     module: ModuleType,
 ) -> None:
     def fails(_: pa.RecordBatch) -> pa.Array:
@@ -468,15 +471,15 @@ def test_a_module_that_exits_when_it_is_imported_is_a_wrong_option(
 
 
 @pytest.mark.parametrize(
-    ("place", "told"),
+    ("place", "reported"),
     [
         (ByFunction("no_such_module_anywhere", "f"), "cannot be imported: ModuleNotFoundError: No module named"),
         (ByFunction("json", "no_such"), "cannot be imported: AttributeError: module 'json' has no attribute"),
         (ByFunction("json", "decoder"), "is a module, and must be a function.*my_package.times:event_time"),
     ],
 )
-def test_a_function_that_is_not_there_is_a_wrong_option(place: ByFunction, told: str) -> None:
-    with pytest.raises(OptionError, match=f"eventTimeColumn.*{told}"):
+def test_a_function_that_is_not_there_is_a_wrong_option(place: ByFunction, reported: str) -> None:
+    with pytest.raises(OptionError, match=f"eventTimeColumn.*{reported}"):
         read(RECS, place)
 
 

@@ -146,7 +146,7 @@ RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'
 
 
 @pytest.mark.parametrize(
-    ("schema", "documents", "told"),
+    ("schema", "documents", "reported"),
     [
         (
             "driver INT, fare DOUBLE", [RIDE, None],
@@ -164,8 +164,8 @@ RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'
         ("id INT, fare INT, trip MAP<STRING, STRING>", [RIDE], None),
     ],
 )  # fmt: skip
-def test_members_that_a_schema_has_at_another_place_than_the_documents_are_told_once(
-    schema: str, documents: list[bytes | None], told: str | None
+def test_members_that_a_schema_has_at_another_place_than_the_documents_are_reported_once(
+    schema: str, documents: list[bytes | None], reported: str | None
 ) -> None:
     texts: list[tuple[str, str]] = []
     choice = PayloadChoice(parse_schema(schema), tell=lambda *each: texts.append(each))
@@ -173,8 +173,8 @@ def test_members_that_a_schema_has_at_another_place_than_the_documents_are_told_
     for block in ([None], documents, documents):
         read_by(reader, block)
     found = [text for text, about in texts if about == "misplaced"]
-    assert len(found) == (told is not None)
-    assert told is None or re.search(told, found[0])
+    assert len(found) == (reported is not None)
+    assert reported is None or re.search(reported, found[0])
 
 
 def test_the_names_of_members_are_shown_only_where_the_user_lets_it() -> None:

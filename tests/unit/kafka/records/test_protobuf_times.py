@@ -207,7 +207,7 @@ def test_a_record_is_of_the_message_that_its_index_says(
     assert times(path, cls, framed=True, **options)(value) == [micros]
 
 
-def test_why_a_record_has_no_event_time_is_told() -> None:
+def test_why_a_record_has_no_event_time_is_reported() -> None:
     body = ORDER(at={"seconds": 5}).SerializeToString()
     event_times = times("at", ORDER, framed=True, eventTimeFormat="", eventTimeErrors="fail")
     assert event_times(framed(body, b"\2\2")) == [5_000_000]

@@ -1,4 +1,4 @@
-"""Record batches: which rows a reader gets, and what it says about bytes that cannot be."""
+"""Record batches: which rows a reader gets, and what it states about bytes that cannot be."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def numbered(base: int, count: int, **options: int) -> bytes:
     return batch(base, [Rec(i, b"%d" % (base + i)) for i in range(count)], **options)  # type: ignore[arg-type]
 
 
-def test_null_and_empty_keys_and_values_are_told_apart() -> None:
+def test_null_and_empty_keys_and_values_are_distinguished() -> None:
     data = batch(5, [Rec(0, None, b"k"), Rec(1, b"", None), Rec(2, b"v", b""), Rec(3, None, None)])
     assert [row[:3] for row in decode(data)[0]] == [(b"k", None, 5), (None, b"", 6), (b"", b"v", 7), (None, None, 8)]
 
@@ -320,7 +320,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_broken_bytes_are_named_with_topic_partition_and_offset(what: str) -> None:
     place = 4 if what == "bytes after" else 3
-    # A timestamp nobody can keep is the producer's doing; nothing is damaged.
+    # A timestamp no one can keep is the producer's doing; nothing is damaged.
     kind = UnsupportedFormatError if what.strip() == "timestamp" else CorruptDataError
     with pytest.raises(kind, match=rf"topic orders partition 3 offset {place}: .*{what.strip()}"):
         decode(BROKEN[what])
@@ -338,7 +338,7 @@ def survey_of(data: bytes) -> Survey:
     return survey(SPLIT, array, 0, array.size)
 
 
-def test_a_beginning_too_short_to_tell_its_format_is_left_for_the_next_fetch() -> None:
+def test_a_beginning_too_short_to_report_its_format_is_left_for_the_next_fetch() -> None:
     for length in (5, 16):
         assert survey(SPLIT, np.zeros(64, np.uint8), 30, 30 + length) == Survey(0, None)
 

@@ -45,8 +45,8 @@ def micros_of(moment: datetime) -> int:
 @given(st.datetimes(*YEARS), st.data())
 def test_iso_8601_is_read_as_by_datetime(moment: datetime, data: st.DataObject) -> None:
     zone = data.draw(st.none() | st.integers(-14 * 60, 14 * 60).map(lambda m: timezone(timedelta(minutes=m))))
-    told = moment.replace(tzinfo=zone)
-    text = told.isoformat(sep=data.draw(st.sampled_from("T ")), timespec=data.draw(
+    reported = moment.replace(tzinfo=zone)
+    text = reported.isoformat(sep=data.draw(st.sampled_from("T ")), timespec=data.draw(
         st.sampled_from(["auto", "microseconds", "milliseconds", "seconds", "minutes"])))  # fmt: skip
     meant = datetime.fromisoformat(text)
     expected = micros_of(meant if meant.tzinfo else meant.replace(tzinfo=UTC))
@@ -163,7 +163,7 @@ def test_epochs_of_the_years_until_2030_are_no_dates(size: int) -> None:
 
 @pytest.mark.parametrize("year", [1973, 1990, 2001])
 def test_milliseconds_of_twelve_digits_are_of_their_year_though_they_might_be_a_date(year: int) -> None:
-    """But for August of 1975 to August of 1976, which begin with 18, 19, 20 or 21."""
+    """Except for August of 1975 to August of 1976, which begin with 18, 19, 20 or 21."""
     begin = micros_of(datetime(year, 6, 1, tzinfo=UTC)) // 1_000
     moments = [begin + n * 60_000 for n in range(20_000)]
     assert read([str(each) for each in moments]) == [each * 1_000 for each in moments]

@@ -1,4 +1,4 @@
-"""A source whose watermark goes by the driver's clock, when that is set."""
+"""A source whose watermark follows the driver's clock, when that is set."""
 
 from __future__ import annotations
 

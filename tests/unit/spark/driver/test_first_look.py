@@ -29,7 +29,7 @@ def test_what_lies_further_on_tells_how_fast_event_time_goes() -> None:
     assert rows.asked == asked
 
 
-def test_nobody_looks_where_it_is_known_or_soon_read() -> None:
+def test_no_one_looks_where_it_is_known_or_soon_read() -> None:
     rows = RowsInMemory({A: list(range(LONG)), B: list(range(LONG))})
     state = SourceState({A: SplitState(0, 0, step=500), B: SplitState(LONG - BLIND_STEP, LONG - BLIND_STEP)})
     assert FirstLooks(rows).of(state, {}, {A: LONG, B: LONG}, None) == {}
@@ -52,7 +52,7 @@ def test_of_very_many_splits_a_step_each_is_no_small_batch() -> None:
     assert len(looks.of(SourceState(), begins, ends, None)) == 64
 
 
-def test_rows_of_the_future_and_without_a_time_tell_nothing() -> None:
+def test_rows_of_the_future_and_without_a_time_report_nothing() -> None:
     times: list[int | None] = [None, 10**15, *range(LONG - 2)]
     times[-1] = 10**15
     found = FirstLooks(RowsInMemory({A: times})).of(SourceState(), {A: 0}, {A: LONG}, Millis(10**9))

@@ -72,7 +72,7 @@ def make() -> Iterator[Make]:
 
 
 @pytest.mark.parametrize("limit", [None, MAX])
-def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_nobody_did_when_the_last_ended(
+def test_a_process_that_starts_reads_nothing_before_it_knows_who_counts_though_no_one_did_when_the_last_ended(
     make: Make, url: str, tmp_path: Path, limit: Millis | None
 ) -> None:
     """All were idle when they were stopped, and began again together, each with a backlog."""
@@ -148,7 +148,7 @@ def test_sources_that_meet_in_a_database_need_no_folder_of_their_driver(
             make().register()
 
 
-def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_secret(
+def test_where_the_sources_meet_and_what_is_wrong_there_is_reported_without_what_is_secret(
     make: Make, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_waits, "FIRST_ANSWER", 0.1)
@@ -165,7 +165,7 @@ def test_where_the_sources_meet_and_what_is_wrong_there_is_told_without_what_is_
 def test_a_source_that_met_its_group_in_this_process_goes_on_without_the_store_as_the_next_process_does(
     log: Path, live: Any, url: str, tmp_path: Path
 ) -> None:
-    """Nobody counted when the store went away: there was no limit, and there is none now."""
+    """No one counted when the store went away: there was no limit, and there is none now."""
     (tmp_path / "store").mkdir()
     write(log, TWO)
     group = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": url, "idleTimeout": "1 ms"}
@@ -251,7 +251,7 @@ def test_a_source_that_is_stopped_and_started_with_another_option_is_waited_for(
             each.runner.close()
 
 
-def test_sources_of_one_driver_that_had_met_wait_for_those_that_are_stopped_though_nobody_else_is_there(
+def test_sources_of_one_driver_that_had_met_wait_for_those_that_are_stopped_though_no_one_else_is_there(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All queries are stopped, and one is started before the others."""

@@ -17,7 +17,7 @@ from watermark_source.spark.driver.pace import LastPlan, Pace
 
 @pytest.mark.parametrize(("position", "looks_at_once"), [(0, True), (2, False)])
 def test_only_rows_let_the_next_look_come_at_once(position: int, looks_at_once: bool) -> None:
-    """In silence a watermark that goes by the clock makes a batch each second."""
+    """In silence a watermark that follows the clock makes a batch each second."""
     log = log_of([100, 200])
     state = SourceState({A: at(position)})
     seen = observation(log, reached={A: 5_000}, rest=None)

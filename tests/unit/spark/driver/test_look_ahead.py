@@ -70,14 +70,14 @@ def test_a_batch_longer_than_the_band_is_not_looked_at_but_near_the_end() -> Non
     ahead = ReadingAhead(rows, rows=1_000)
     look(ahead, 0, 5_000, 10_000)
     assert rows.asked == [SplitRange(A, 5_000, 6_000)]
-    # Behind it there are only 300: of the batch itself its last 700 tell how far it leads.
+    # Behind it there are only 300: of the batch itself its last 700 show how far it leads.
     assert look(ahead, 5_000, 9_700, 10_000).highest == 9_999
     # Once more those after the batch's end, which are known as one piece with some before it.
     assert rows.asked[1:] == [SplitRange(A, 9_000, 10_000), SplitRange(A, 9_700, 10_000)]
 
 
 def test_a_plan_that_comes_less_far_than_the_one_before_looks_at_what_it_leaves_out() -> None:
-    """As when plans are made twice; and after a log was created anew."""
+    """As when plans are made twice; and after a log was created again."""
     times: list[int | None] = list(range(1_000, 11_000))
     times[3_500] = 7
     rows = RowsInMemory({A: times})
@@ -99,7 +99,7 @@ def test_small_batches_at_the_end_of_a_log_are_known_to_the_row() -> None:
 
 
 def test_where_positions_have_no_row_a_row_counts_as_unread_for_longer() -> None:
-    """Nothing tells which they are: an old row is never taken for read that is not."""
+    """Nothing shows which they are: an old row is never treated as read that is not."""
     size = 3_000
     times: list[int | None] = [1_000 + n for n in range(size)]
     times[2_000] = 7

@@ -20,7 +20,7 @@ OLD, NEW = Split("log", 0), Split("log", 1)
 
 
 class Looks:
-    """Looks that end when a test says so; what was there when it was made has been found."""
+    """Looks that end when a test lets them; what was there when it was made has been found."""
 
     def __init__(self, exist: Callable[[FileLog], Set[Split]]) -> None:
         self._exist = exist
@@ -83,9 +83,9 @@ def test_one_that_ends_while_ends_are_asked_for_holds_the_watermark_for_what_it_
     ends = FileLog.current_ends
 
     def slow(log: FileLog, splits: Set[Split]) -> Any:
-        told = ends(log, splits)
+        reported = ends(log, splits)
         looks.end()
-        return told
+        return reported
 
     with monkeypatch.context() as late:
         late.setattr(FileLog, "current_ends", slow)
@@ -96,7 +96,7 @@ def test_one_that_ends_while_ends_are_asked_for_holds_the_watermark_for_what_it_
 
 
 @pytest.mark.parametrize("strategy", ["bounded", "lookahead"])
-def test_one_that_nobody_answered_before_a_run_holds_its_watermark(
+def test_one_that_no_one_answered_before_a_run_holds_its_watermark(
     log: Path, live: Any, looks: Looks, monkeypatch: pytest.MonkeyPatch, strategy: str
 ) -> None:
     write(log, {0: [(100, 1), (200, 2), (300, 3), (400, 4)]})
@@ -192,9 +192,9 @@ def test_a_partition_made_while_a_run_looks_for_times_is_part_of_it(
     late = _rows_once(log, {1: [(150, 9)]}, {0: [(200, 2)]})
 
     def asked(log: FileLog, splits: Set[Split]) -> Any:
-        told = newest(log, splits)
+        reported = newest(log, splits)
         late()
-        return told
+        return reported
 
     monkeypatch.setattr(FileLog, "newest", asked)
     run, left = live(), [False] * pauses
@@ -222,9 +222,9 @@ def test_a_partition_made_while_a_plan_asks_for_times_is_not_passed_over_by_what
     asked = []
 
     def then(log: FileLog, splits: Set[Split]) -> Any:
-        asked.append(told := newest(log, splits))
+        asked.append(reported := newest(log, splits))
         late()
-        return told
+        return reported
 
     monkeypatch.setattr(FileLog, "newest", then)
     planned = process.plan(end)

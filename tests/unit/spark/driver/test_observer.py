@@ -168,7 +168,7 @@ def test_rows_that_were_seen_and_not_read_are_gone_where_another_leader_did_not_
         return seen.cuts(ObservedLogs(asked_at=NOW, ends=ends, histories=histories), state)
 
     assert cuts({A: 50, B: 50}, {}) == {}
-    # Nobody leads for a moment; then one that has all, and one that has not.
+    # No one leads for a moment; then one that has all, and one that has not.
     assert cuts({}, {}) == {}
     after = {A: [Epoch(4, 50), Epoch(3, 0)], B: [Epoch(4, 30), Epoch(3, 0)]}
     assert cuts({A: 60, B: 70}, after) == {B: Cut(Parting(30, 4), 50)}

@@ -1,4 +1,4 @@
-"""What a process that goes on from an offset of another one tells of it."""
+"""What a process that continues from an offset of another one knows of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from watermark_source.errors import OffsetError
 COMMITTED, CREATED = "eventTimeColumn = committed", "eventTimeColumn = created"
 
 
-def test_a_watermark_of_another_event_time_is_told_of_once(
+def test_a_watermark_of_another_event_time_is_reported_once(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def resume(event_time: str | None, end: Any) -> tuple[Any, list[str]]:

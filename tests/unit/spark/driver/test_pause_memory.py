@@ -23,7 +23,7 @@ class Watched:
         self, at: int = 0, *, rows: int = 1, read: int | None = None, since: int | None = None,
         status: SplitStatus = SplitStatus.ACTIVE, final: bool = False,
     ) -> int | None:  # fmt: skip
-        """Return the timeout; then so many of the rows are read as the batch takes: all of them, unless told."""
+        """Return the timeout; then so many rows are read as the batch takes: all, unless asked otherwise."""
         moment = None if since is None else Millis(since)
         state = SourceState({SPLIT: SplitState(self.read, self.read, status=status, since=moment)})
         ends = {SPLIT: self.read + rows}
@@ -103,7 +103,7 @@ def test_nothing_is_learned_of_what_came_before_the_process_of_paused_splits_and
     assert watched.look(330_000, rows=0) == SHORTEST_IDLE_TIMEOUT
 
 
-def test_batches_of_a_backlog_tell_nothing_of_when_its_rows_came() -> None:
+def test_batches_of_a_backlog_report_nothing_of_when_its_rows_came() -> None:
     """Rows half a minute apart, read as fast as a batch takes some of them."""
     watched = Watched()
     for left in range(40, 0, -1):

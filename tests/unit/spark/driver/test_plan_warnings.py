@@ -90,7 +90,7 @@ def test_a_run_reports_its_own_rows_at_its_end(
 
 
 @pytest.mark.parametrize("given", [{"includeMarkers": "false"}, {"watermarkStrategy": "none"}])
-def test_where_no_window_follows_the_watermark_nothing_is_said(
+def test_where_no_window_follows_the_watermark_nothing_is_reported(
     log: Path, live: Any, caplog: pytest.LogCaptureFixture, given: dict[str, str]
 ) -> None:
     write(log, OF_ONE)
@@ -173,7 +173,7 @@ def test_the_first_late_rows_of_a_split_that_was_idle_are_warned_of(
 
 
 @pytest.mark.parametrize(
-    ("skew", "ahead", "said"),
+    ("skew", "ahead", "logged"),
     [
         (None, 7_200_000, "a row with a wrong event time moved it"),
         (7_300_000, 7_200_000, None),
@@ -181,11 +181,11 @@ def test_the_first_late_rows_of_a_split_that_was_idle_are_warned_of(
     ],
 )
 def test_a_watermark_of_the_future_names_who_can_have_moved_it(
-    skew: int | None, ahead: int, said: str | None, caplog: pytest.LogCaptureFixture
+    skew: int | None, ahead: int, logged: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     now, before = Millis(START), SourceState(watermark=Millis(START), run=1)
     state = SourceState(watermark=Millis(START + ahead), run=1)
     warn_of(state, before, now, skew)
     lines = warned(caplog)
-    assert len(lines) == (said is not None)
-    assert said is None or said in lines[0]
+    assert len(lines) == (logged is not None)
+    assert logged is None or logged in lines[0]

@@ -84,7 +84,7 @@ def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
         assert turns.seen(OTHERS, None, Millis(0)).minimum == 700
         turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
         assert turns.shortfall is None
-        # It has planned this batch, and relied on what this one had told.
+        # It has planned this batch, and relied on what this one had reported.
         source.tell(TOLD % (3, 900, 630))
         turns.read(RUN, own)
         assert turns.seen(OTHERS, None, Millis(0)).minimum == 50
@@ -100,7 +100,7 @@ def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
         turns.read(RUN, own)
         turns.write(plan_of(six_hundred), GroupMember(MemberStatus.STARTING), "b", own, 30)
         assert "of time" not in str(turns.trouble)
-        # Nothing is told before the store leaves the others out: until then they hold this one back by it.
+        # Nothing is reported before the store leaves the others out: until then they hold this one back by it.
         turns.read(RUN, own)
         turns.write(plan_of(six_hundred, NO_OTHERS), ACTIVE, "b", own, 30)
         source.tell(TOLD % (7, 900, 630))
@@ -127,7 +127,7 @@ def test_a_broker_that_stops_answering_after_the_plan_costs_the_reach_and_not_th
     own.close()
 
 
-def test_the_longest_names_of_any_letters_are_told_whole(tmp_path: Path) -> None:
+def test_the_longest_names_of_any_letters_are_reported_whole(tmp_path: Path) -> None:
     for letter in ("\U0001f600", "\x01", "\ud800"):
         own, turns = LocalMembers(tmp_path, "g"), SharedTurns(letter * 500)
         others = OtherMembers(Millis(-(10**18)), OtherMember(letter * 500, Millis(10**13)), 2, apart=frozenset({"a"}))
@@ -136,6 +136,6 @@ def test_the_longest_names_of_any_letters_are_told_whole(tmp_path: Path) -> None
             turns.read(RUN, own)
             turns.write(plan_of(six_hundred, turns.seen(others, None, Millis(0))), ACTIVE, "b", own, 30)
             (folder,) = tmp_path.iterdir()
-            told = turns_of(RUN, [each.read_text() for each in folder.iterdir()])
-            assert {turn.member: len(turn.source) for turn in told} == {"a": 6, "b": 190}
+            reported = turns_of(RUN, [each.read_text() for each in folder.iterdir()])
+            assert {turn.member: len(turn.source) for turn in reported} == {"a": 6, "b": 190}
         own.close()

@@ -18,7 +18,7 @@ from watermark_source.planning.split import Split
 
 
 class Shown:
-    """A ``ProgressSink`` that keeps what it is told."""
+    """A ``ProgressSink`` that keeps what is reported to it."""
 
     def __init__(self) -> None:
         self.positions: list[dict[int, int]] = []

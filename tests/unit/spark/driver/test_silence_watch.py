@@ -73,14 +73,14 @@ def test_while_an_answer_is_long_in_coming_all_are_silent() -> None:
     watch.begin({A})
     time.sleep(2)
     assert watch.end() == {A}
-    # What that answer says at last is about a time that is over.
+    # What that answer states at last is about a time that is over.
     watch.begin({A})
     done.set()
     assert watch.end() == set()
     watch.close()
 
 
-def test_between_plans_that_follow_soon_nobody_is_asked() -> None:
+def test_between_plans_that_follow_soon_no_one_is_asked() -> None:
     logs = Logs(_fine)
     watch = Watch(logs, 60_000, PolledSplits())
     for _ in range(20):
@@ -90,7 +90,7 @@ def test_between_plans_that_follow_soon_nobody_is_asked() -> None:
     assert logs.asked == []
 
 
-def test_without_an_idle_timeout_or_quiet_splits_nobody_is_asked() -> None:
+def test_without_an_idle_timeout_or_quiet_splits_no_one_is_asked() -> None:
     for timeout, splits in ((None, {A}), (1_000, set[Split]())):
         logs = Logs(_fine)
         watch = Watch(logs, timeout, PolledSplits())

@@ -1,4 +1,4 @@
-"""New splits that nobody has found, or whose ends nobody tells: no watermark passes them."""
+"""New splits that no one has found, or whose ends are unknown: no watermark passes them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_batch_does_not_carry_the_watermark_of_its_rows_past_a_new_split_that_
     assert wm(rows) == 149_999
 
 
-def test_a_new_split_whose_end_is_told_late_each_time_is_read_and_holds_the_watermark_no_longer(
+def test_a_new_split_whose_end_is_reported_late_each_time_is_read_and_holds_the_watermark_no_longer(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def late_of_new(self: FileLog, splits: Set[Split]) -> Ends:

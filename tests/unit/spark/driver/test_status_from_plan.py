@@ -1,4 +1,4 @@
-"""What a source's status says of its group: only times are shown as times."""
+"""What a source's status states of its group: only times are shown as times."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second
 def test_while_another_has_not_begun_there_is_no_limit_that_is_a_time(minimum: Millis) -> None:
     status = status_beside(OtherMembers(minimum, OtherMember("users"), 1))
     assert status.group is not None
-    # While the first rows are read, nobody has to be started.
+    # While the first rows are read, no one has to be started.
     assert (status.group.limit, status.group.hold, status.group.store) == (None, minimum == MIN, "driver")
     assert advice_of(status) == ""
     assert status.splits[0].why == "reads nothing before its alignment group may begin: waits for users"
@@ -227,8 +227,8 @@ def test_a_split_that_was_idle_and_is_behind_says_so(passes: bool) -> None:
     state = SourceState(splits={A: at(1, 399_999), B: back}, watermark=Millis(399_999))
     seen = observation(log)
     planned = plan(state, seen, options.policy, log)
-    told = Seen(planned, RowCounts(), idled={B})
-    (ahead, behind) = source_status(told, options, "file-log", seen.now).splits
+    reported = Seen(planned, RowCounts(), idled={B})
+    (ahead, behind) = source_status(reported, options, "file-log", seen.now).splits
     assert "behind the watermark" not in ahead.why
     assert "5 min behind the watermark (it was idle): its rows up to there are late" in behind.why
     assert ("advances without it" in behind.why) is passes

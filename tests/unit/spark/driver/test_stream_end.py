@@ -45,11 +45,11 @@ def ended(log: Path, live: Any) -> Mapping[str, Any]:
     return end
 
 
-def test_a_query_without_an_end_does_not_go_on_from_a_checkpoint_that_has_said_the_end_of_time() -> None:
+def test_a_query_without_an_end_does_not_go_on_from_a_checkpoint_that_has_reported_the_end_of_time() -> None:
     half = SourceState(watermark=MAX)
     with pytest.raises(StreamEndedError):
         end_of().check(half, is_run=False)
-    # A run says the rest of it.
+    # A run states the rest of it.
     end_of().check(half, is_run=True)
     end_of().check(SourceState(watermark=Millis(7)), is_run=False)
 
@@ -60,7 +60,7 @@ def test_the_last_run_has_an_end() -> None:
 
 
 def test_every_run_after_the_end_tells_it_once_again_and_has_no_news(live: Any, ended: Mapping[str, Any]) -> None:
-    """Spark forgets with each process what a source told, and takes the lowest of all sources."""
+    """Spark forgets with each process what a source reported, and takes the lowest of all sources."""
     end = ended
     for _ in range(2):
         process = run_of(live, **ENDS)
@@ -73,7 +73,7 @@ def test_every_run_after_the_end_tells_it_once_again_and_has_no_news(live: Any, 
         end = again
 
 
-def test_a_run_that_cannot_tell_whether_there_are_more_splits_says_that_it_is_not_the_last(
+def test_a_run_that_cannot_know_whether_there_are_more_splits_says_that_it_is_not_the_last(
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(log, TWO)
@@ -84,10 +84,10 @@ def test_a_run_that_cannot_tell_whether_there_are_more_splits_says_that_it_is_no
         end = process.run(process.runner.initial_offset())
         assert process.plan(end) == end
     assert "ended" not in end
-    (told,) = [r.getMessage() for r in caplog.records if "finalWatermark" in r.getMessage()]
-    assert "new partitions" in told
-    assert "this run is not the last" in told
-    assert "Run the query again" in told
+    (reported,) = [r.getMessage() for r in caplog.records if "finalWatermark" in r.getMessage()]
+    assert "new partitions" in reported
+    assert "this run is not the last" in reported
+    assert "Run the query again" in reported
     caplog.clear()
     assert run_of(live, **ENDS).run(end)["ended"]
     assert "finalWatermark" not in caplog.text
@@ -101,8 +101,8 @@ def test_a_run_that_an_open_transaction_keeps_from_being_the_last_says_so_once(
     planned = plan(state, seen, PlanPolicy(final_watermark=True), None)
     for _ in range(2):
         end.note(planned, seen.logs)
-    (told,) = [r.getMessage() for r in caplog.records]
-    assert "log-0 have rows of a transaction that is open" in told
+    (reported,) = [r.getMessage() for r in caplog.records]
+    assert "log-0 have rows of a transaction that is open" in reported
     caplog.clear()
     end_of().note(planned, seen.logs)
     # Nothing is amiss while there are batches.
@@ -118,8 +118,8 @@ def test_a_run_that_ends_before_the_first_reading_has_ended_says_so_once(caplog:
     for ends in ({A: 5}, {A: 5}, {}):
         state = SourceState({A: at(2)}, catch_up=CatchUp(ends))
         end.note(plan(state, seen, policy, None), seen.logs)
-    (told,) = [r.getMessage() for r in caplog.records]
-    assert "whenCaughtUp=watermark: this run ends before log-0 have been read" in told
+    (reported,) = [r.getMessage() for r in caplog.records]
+    assert "whenCaughtUp=watermark: this run ends before log-0 have been read" in reported
 
 
 @pytest.mark.parametrize(
@@ -137,15 +137,15 @@ def test_only_a_run_with_the_option_goes_on_from_the_end(
 def test_rows_that_come_after_the_end_are_an_error_or_a_warning(
     log: Path, live: Any, ended: Mapping[str, Any], split: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of an empty split that is new nothing is said."""
+    """Of an empty split that is new nothing is stated."""
     write(log, {5: [], split: [(200, 9)]})
     with pytest.raises(StreamEndedError, match=rf"(?s)log-{split}.*new checkpoint.*failOnDataLoss"):
         run_of(live, **ENDS).plan(ended)
     process = run_of(live, **ENDS, failOnDataLoss="false")
     again = process.plan(ended)
-    (told,) = [r.getMessage() for r in caplog.records if "has ended" in r.getMessage()]
-    assert f"log-{split}" in told
-    assert "log-5" not in told
+    (reported,) = [r.getMessage() for r in caplog.records if "has ended" in r.getMessage()]
+    assert f"log-{split}" in reported
+    assert "log-5" not in reported
     assert process.read(ended, again)[0] == []
     assert process.plan(again) == again
 

@@ -11,7 +11,7 @@ from watermark_source.spark.driver.logs import TimeAtDiscovery
 
 
 class Looks(SplitDiscovery):
-    """A discovery whose looks are over when the test says so."""
+    """A discovery whose looks are over when the test lets them."""
 
     def __init__(self) -> None:
         self.now, self.began = 0.0, -1.0
