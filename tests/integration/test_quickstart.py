@@ -156,7 +156,7 @@ def test_the_lines_that_play_prints_run_as_they_stand(
     assert "first_job.py" not in job.errors
     in_topic, closed = orders_by_minute(kafka.bootstrap, topic_of(play)), windows(job.printed)
     assert closed == {minute: in_topic[minute] for minute in closed}
-    assert "held back by" in job.printed
+    assert " HOLDS " in job.printed
 
     checked, measured = (call([str(installed), *shlex.split(line)[1:]], tmp_path) for line in (doctor, profile))
     assert "found in the newest record of 3 partitions" in checked

@@ -10,7 +10,7 @@ from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point, holder_spans
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks
-from watermark_source.monitor.verdict import Verdict, holder_of, verdict_of
+from watermark_source.monitor.verdict import Verdict, ended_verdict, holder_of, verdict_of
 from watermark_source.planning.watermark import MIN
 from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus
@@ -54,6 +54,11 @@ class Ended(NamedTuple):
     query: QueryView | None = None
     """As its last batch left it; ``None`` if it reported none."""
 
+    def verdict(self, now: int) -> Verdict:
+        """What is said of it first."""
+        clocks = None if self.query is None else self.query.clocks
+        return ended_verdict(clocks, self.at, self.batch, self.error, now)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
@@ -87,7 +92,12 @@ def page_json(of: Page) -> dict[str, Any]:
         "at": of.at,
         "queries": [_query_json(query, of) for query in of.queries],
         "ended": [
-            each._asdict() | {"query": None if each.query is None else _query_json(each.query, of)} for each in of.ended
+            each._asdict()
+            | {
+                "said": each.verdict(of.at).lines,
+                "query": None if each.query is None else _query_json(each.query, of),
+            }
+            for each in of.ended
         ],
         "unreadable": dict(of.unreadable),
         "changes": [change._asdict() | {"kind": change.kind.value} for change in of.changes],

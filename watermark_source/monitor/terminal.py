@@ -315,6 +315,9 @@ def _page_picture(page: Mapping[str, Any], console: Console, *, table: bool) -> 
         lines += [Line(printable(query["name"]))]
         lines += table_lines(shown, (), width, room, now=shown.at) if table else picture_lines(shown, width, room)
         lines.append(Line(""))
+    said = {ended["name"]: ended["said"] for ended in page["ended"]} | {n: [w] for n, w in page["unreadable"].items()}
+    for name, words in said.items():
+        lines += [Line(line) for text in (name, *words) for line in join_pieces([printable(text)], width)]
     return _coloured(lines) if lines else Text("no query runs", style="dim")
 
 

@@ -172,7 +172,8 @@ class _Frame:
             for i, cell in enumerate(_bar(lane, self._axis, self._size))
         )
         name = printable(lane.name)[: self._name]
-        word = _WORDS.get(lane.look, lane.word if len(lane.word) <= _WORD else "elsewhere")
+        is_short = len(lane.word) <= _WORD
+        word = "HOLDS" if lane.look is Look.HOLDS else lane.word if is_short else "elsewhere"
         text = f"{name:{self._name}} {word:{_WORD}} {''.join(bar)} {behind:>{_BEHIND}} {unread:>{_UNREAD}}"
         return Line(text, lane.look)
 
@@ -205,9 +206,6 @@ class _Frame:
 
     def _column(self, at: int) -> int:
         return min(self._size - 1, int(self._axis.share(at) * self._size))
-
-
-_WORDS: Final[Mapping[Look, str]] = {Look.HOLDS: "HOLDS"}
 
 
 def _bar(lane: Lane, axis: Axis, size: int) -> str:

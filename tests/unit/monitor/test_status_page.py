@@ -38,9 +38,9 @@ from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import Asked
-from watermark_source.monitor.page_content import QueryView, page_json
+from watermark_source.monitor.page_content import Ended, QueryView, page_json
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
-from watermark_source.monitor.terminal import read_page, watch
+from watermark_source.monitor.terminal import _page_picture, read_page, watch
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import Millis
@@ -581,6 +581,17 @@ def test_watch_prints_the_page_once_where_the_output_is_no_terminal(
     assert main(["watch", "--table", f"http://{address(served)}"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("orders-3") and "behind by 112 344 records" in line for line in lines)
+
+
+def test_watch_names_queries_that_have_failed_and_those_that_cannot_be_read() -> None:
+    of = page(ended=(Ended("sales", NOON, 7, "the broker is gone"),), unreadable={"clicks": "of another release"})
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(_page_picture(json.loads(json.dumps(page_json(of))), console, table=False))
+    text = console.export_text().splitlines()
+    assert text[0] == "sales"
+    assert text[1].startswith("■ failed  The query failed 5 s ago, after batch 7")
+    assert "the broker is gone" in text
+    assert text[-2:] == ["clicks", "of another release"]
 
 
 def test_watch_shows_the_page_in_a_terminal_until_it_is_interrupted(

@@ -15,7 +15,7 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.spoken import clause, said
 from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock
-from watermark_source.monitor.verdict import State, Verdict, ended_verdict
+from watermark_source.monitor.verdict import State, Verdict
 from watermark_source.status_model.hold_causes import Clause
 
 _FLOOR: Final = 30_000
@@ -54,12 +54,8 @@ def shown_of(of: Page) -> list[Shown]:
         causes = 0 if each.view is None else len(list(upstream(of, each.view)))
         return _RANKS.index(each.verdict.state), causes, -(each.late or 0)
 
-    ended = [Shown(each.name, _verdict_of_ended(each, of.at), each.query, each) for each in of.ended]
+    ended = [Shown(each.name, each.verdict(of.at), each.query, each) for each in of.ended]
     return sorted([*ended, *(Shown(view.name, view.verdict, view) for view in of.queries)], key=order)
-
-
-def _verdict_of_ended(of: Ended, now: int) -> Verdict:
-    return ended_verdict(None if of.query is None else of.query.clocks, of.at, of.batch, of.error, now)
 
 
 def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
