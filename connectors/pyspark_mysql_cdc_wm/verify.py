@@ -81,7 +81,8 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
         SourceError: the server cannot be reached, or refuses.
     """
     parsed = mysql_options.parse(options)
-    source = MySqlSource.of(replace(parsed, client=replace(parsed.client, answer_seconds=_STATEMENT_SECONDS)))
+    client = replace(parsed.client, answer_seconds=_STATEMENT_SECONDS)
+    source = MySqlSource.of(replace(parsed, client=client, fail_on_data_loss=True))
     table = _VerifiedTable.of(source)
     state = committed_state(checkpoint, FORMAT)
     read = {source.tables.key(TableReading.of(log).table) for log in completed(state.snapshots)}
