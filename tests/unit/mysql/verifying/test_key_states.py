@@ -1,0 +1,68 @@
+"""What a key that changed may be in a copy, and how the row of a key that did not differs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.verifying.comparison import Kind, _against, _among
+from pyspark_mysql_cdc_wm.verifying.logged_rows import states_of
+from pyspark_mysql_cdc_wm.verifying.row_text import RowText
+from watermark_source.errors import UnsupportedFormatError
+
+A, B, C = (1, 1), (2, 2), (3, 3)
+INSERTED, DELETED = [("insert", A)], [("delete", A)]
+UPDATED = [("update_preimage", A), ("update_postimage", B)]
+
+
+def changes(*rows: tuple[str, tuple[int, int]]) -> list[Any]:
+    return [{"key": "k", "piece": 7, "sha": sha, "crc": crc, "_change_type": kind} for kind, (sha, crc) in rows]
+
+
+@pytest.mark.parametrize(
+    ("logged", "copy", "found"),
+    [
+        (UPDATED, [A], None),
+        (UPDATED, [B], None),
+        (UPDATED, [C], Kind.ALTERED),
+        (UPDATED, [], Kind.MISSING),
+        (UPDATED, [A, B], Kind.DOUBLED),
+        (INSERTED, [], None),
+        (INSERTED, [A], None),
+        (DELETED, [], None),
+        (DELETED, [A], None),
+        (DELETED, [B], Kind.ALTERED),
+        ([*UPDATED, ("delete", B)], [], None),
+        ([*DELETED, ("insert", C)], [C], None),
+    ],
+)
+def test_the_row_of_a_key_that_changed_is_one_of_its_states(
+    logged: list[tuple[str, tuple[int, int]]], copy: list[tuple[int, int]], found: Kind | None
+) -> None:
+    states = states_of(changes(*logged))["k"]
+    assert states.piece == 7
+    assert _among(copy, states) is found
+
+
+def test_rows_of_a_piece_differ_in_four_ways() -> None:
+    copy = {"same": [A], "twice": [A, A], "other": [B], "more": [C]}
+    server: dict[str, tuple[int, int] | None] = {"same": A, "twice": A, "other": A, "lost": A}
+    assert _against(copy, server) == {
+        "lost": Kind.MISSING, "twice": Kind.DOUBLED, "other": Kind.ALTERED, "more": Kind.EXTRA,
+    }  # fmt: skip
+    with pytest.raises(UnsupportedFormatError, match="max_allowed_packet"):
+        _against(copy, {**server, "long": None})
+
+
+def test_a_text_that_may_contain_commas_has_its_length_before_it() -> None:
+    number, text = Column(ColumnType.LONG, name="n"), Column(ColumnType.VARCHAR, name="t", collation=45)
+    both = RowText.of([(number, None), (text, None)], "table shop.t")
+    assert both.server == (
+        "CONCAT_WS(',', COALESCE(CAST(`n` + 0 AS CHAR), 'N'), "
+        "COALESCE(CONCAT(LENGTH(CONVERT(`t` USING utf8mb4)), ':', CONVERT(`t` USING utf8mb4)), 'N'))"
+    )
+    assert RowText.of([(text, None)], "table shop.t").spark == "COALESCE(`t`, 'N')"
+    with pytest.raises(UnsupportedFormatError, match=r"table shop\.t column v: values of VECTOR cannot be compared"):
+        RowText.of([(Column(ColumnType.VECTOR, name="v"), None)], "table shop.t")
