@@ -24,7 +24,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import rows_now
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.source import MySqlSource
-from pyspark_mysql_cdc_wm.verifying.comparison import Compared, Difference, compare, counts, differences
+from pyspark_mysql_cdc_wm.verifying.comparison import Compared, Difference, Kind, compare, counts, differences
 from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, logged_rows, states_of
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows, cut
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
@@ -40,6 +40,8 @@ from watermark_source.connector import (
 from watermark_source.monitor.checkpoint import committed_state
 from watermark_source.planning.snapshot_ranges import completed
 from watermark_source.planning.state import SourceState
+
+__all__ = ["ASKED_FOR", "OPTIONS", "Difference", "Kind", "Verdict", "verify", "verify_copy"]
 
 OPTIONS = OPTION_TABLE
 ASKED_FOR = "password"
