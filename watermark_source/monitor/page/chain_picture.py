@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from watermark_source.durations import age_text
 from watermark_source.monitor.axis import axis_of
 from watermark_source.monitor.lanes import Lane, Look
+from watermark_source.monitor.page.figure import Figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import Number, row
 from watermark_source.monitor.page.markup import Markup, tag
@@ -22,8 +22,6 @@ from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_texts import subject
-
-_TITLES: Final = ("job", "", "behind clock", "adds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,6 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
     flags = [Flag("now", axis.share(now), f"now {axis.time_text(now)}")]
     if held is not None:
         flags.insert(0, Flag("held", axis.share(held[1]), f"{held[0]} is at {axis.time_text(held[1])}"))
-    overlays = [Overlay(axis, width, flags) for width in (WIDE, NARROW)]
     rows = [
         row(
             Lane(
@@ -102,18 +99,14 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
         )
         for job in jobs
     ]
-    return tag(
-        "figure",
-        tag(
-            "figcaption",
-            tag(f"h{level}", " → ".join(job.name for job in jobs)),
-            tag("p", "what each job has finished, in event time (UTC)", class_="soft"),
-        ),
-        tag("div", *(tag("span", title) for title in _TITLES), class_="heads", aria_hidden="true"),
-        tag("div", *(each.drawn() for each in overlays), tag("ol", *rows, class_="rows"), class_="track"),
-        tag("p", _said(jobs, most, held and held[0]), class_="soft said"),
-        class_=f"picture wide-{overlays[0].levels} narrow-{overlays[1].levels}",
+    figure = Figure(
+        title=" → ".join(job.name for job in jobs),
+        caption="what each job has finished, in event time (UTC)",
+        columns=("job", "", "behind clock", "adds"),
+        wide=Overlay(axis, WIDE, flags),
+        narrow=Overlay(axis, NARROW, flags),
     )
+    return figure.drawn(rows, level, tag("p", _said(jobs, most, held and held[0]), class_="soft said"))
 
 
 def _jobs(of: Sequence[QueryView], now: int) -> Iterator[_Job]:

@@ -12,6 +12,7 @@ from typing import Final
 from watermark_source.durations import age_text, count_text, short_count
 from watermark_source.monitor.axis import Axis, axis_of
 from watermark_source.monitor.lanes import Lane, Look, lanes_of
+from watermark_source.monitor.page.figure import Figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import Number, key_of, row
 from watermark_source.monitor.page.markup import Markup, percent, tag
@@ -38,33 +39,28 @@ def event_time_picture(of: QueryClocks, level: int, now: str = "now") -> Markup:
     if not of.sources:
         return Markup("")
     axis = axis_of(of.sources, of.applied_watermark, of.at)
-    limits, mark = _limits(of), of.input_watermark
-    wide, narrow = (
-        Overlay(
-            axis,
-            width,
-            tuple(_flags(of, axis, now, is_wide=width == WIDE)),
-            tuple(_spans(of, axis)),
-            None if mark is None or not is_moment(mark) else axis.share(mark),
-            axis.share(min(limits)) if limits else None,
-        )
-        for width in (WIDE, NARROW)
-    )
     shown = [(source, lanes_of(source, of.at)) for source in of.sources]
     lanes = [lane for _, each in shown for lane in each]
     rows = [drawn for source, each in shown for drawn in _rows(source, each, of, axis)]
-    return tag(
-        "figure",
-        tag(
-            "figcaption",
-            tag(f"h{level}", _title(of, lanes)),
-            tag("p", _caption(of.sources), class_="soft"),
-        ),
-        _heads(of),
-        tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
-        *_windows(of, axis),
-        key_of(lanes),
-        class_=f"picture wide-{wide.levels} narrow-{narrow.levels}",
+    figure = Figure(
+        title=_title(of, lanes),
+        caption=_caption(of.sources),
+        columns=(of.sources[0].words.split, "", "behind clock", "unread"),
+        wide=_overlay(of, axis, now, WIDE),
+        narrow=_overlay(of, axis, now, NARROW),
+    )
+    return figure.drawn(rows, level, *_windows(of, axis), key_of(lanes))
+
+
+def _overlay(of: QueryClocks, axis: Axis, now: str, width: int) -> Overlay:
+    limits, mark = _limits(of), of.input_watermark
+    return Overlay(
+        axis,
+        width,
+        tuple(_flags(of, axis, now, is_wide=width == WIDE)),
+        tuple(_spans(of, axis)),
+        None if mark is None or not is_moment(mark) else axis.share(mark),
+        axis.share(min(limits)) if limits else None,
     )
 
 
@@ -87,11 +83,6 @@ def _caption(of: Sequence[SourceStatus]) -> str:
 def _counts(of: SourceStatus) -> str:
     counts = ", ".join(f"{count_text(n)} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
     return f"{count_text(of.splits_total, of.words.split)}: {counts or 'none'}"
-
-
-def _heads(of: QueryClocks) -> Markup:
-    titles = (of.sources[0].words.split, "", "behind clock", "unread")
-    return tag("div", *(tag("span", title) for title in titles), class_="heads", aria_hidden="true")
 
 
 def _rows(source: SourceStatus, lanes: Sequence[Lane], of: QueryClocks, axis: Axis) -> Iterator[Markup]:
