@@ -25,7 +25,7 @@ from services.browser import usable_browser
 from watermark_source import StatusPage, follow_watermark, recommended_conf
 
 PICTURE = Path(__file__).with_suffix(".png")
-WIDTH, HEIGHT, MARGIN = 1_100, 900, 16
+WIDTH, HEIGHT, MARGIN = 1_280, 900, 16
 RUNS_S = 90
 
 

@@ -13,7 +13,15 @@ from typing import Final
 
 from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.open_windows import unfollowed_text
-from watermark_source.monitor.three_clocks import Delays, DelayVerdict, Diagnosis, QueryClocks, behind_clock, delays
+from watermark_source.monitor.three_clocks import (
+    Delays,
+    DelayVerdict,
+    Diagnosis,
+    QueryClocks,
+    behind_clock,
+    delays,
+    passed_by_operators,
+)
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
@@ -115,7 +123,7 @@ def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str
         now: the present.
     """
     after = "before its first batch" if batch is None else f"after batch {count_text(batch)}"
-    done = None if of is None else of.output_watermark
+    done = None if of is None else passed_by_operators(of)
     more = f"What follows is as the query left it at {short_time(at, now)}."
     if done is not None and is_moment(done):
         more = f"Its results are complete up to {short_time(done, now)}. {more}"
@@ -130,11 +138,12 @@ def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str
 
 
 def _where(of: QueryClocks) -> str:
-    if of.output_watermark is None or (of.input_watermark is None and of.has_windows):
+    passed = passed_by_operators(of)
+    if passed is None:
         return "There are no results yet" if of.has_windows else "There is no watermark yet"
-    if not is_moment(of.output_watermark):
+    if not is_moment(passed):
         return "All results are complete"
-    late = behind_clock(of.at, of.output_watermark) or 0
+    late = behind_clock(of.at, passed) or 0
     what = "Results" if of.has_windows else "Rows"
     return f"{what} are {age_text(abs(late))} {'behind' if late >= 0 else 'ahead of'} the clock"
 

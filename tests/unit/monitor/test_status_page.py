@@ -220,6 +220,14 @@ def test_of_several_queries_each_has_a_line_and_the_chosen_one_a_picture() -> No
     assert unknown.count("figure") == 1
 
 
+def test_results_are_as_late_as_what_operators_have_applied_where_their_output_is_not_known() -> None:
+    (shown,) = PAGES["held-back"].queries
+    unknown = replace(shown.clocks, output_watermark=None, no_output="the plan cannot be read now")
+    found = Outline(page_html(page(replace(shown, clocks=unknown), at=shown.clocks.at))).text
+    assert "Results are 10 min behind the clock: the newest record in orders-2" in found
+    assert "complete up to 11:59:59" in found
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_each_state_is_well_formed_and_has_one_sentence_before_its_picture(name: str) -> None:
     found = Outline(page_html(PAGES[name]))

@@ -18,6 +18,7 @@ from watermark_source.monitor.page.lane_svg import Number, row
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay
 from watermark_source.monitor.page_content import Page, QueryView
+from watermark_source.monitor.three_clocks import passed_by_operators
 from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment
@@ -113,8 +114,8 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[_Job]:
     queries = {query.id: query for query in of}
     for query in of:
         writers = _writers(query, queries)
-        finished = [writer.clocks.output_watermark for writer in writers]
-        done = query.clocks.output_watermark
+        finished = [passed_by_operators(writer.clocks) for writer in writers]
+        done = passed_by_operators(query.clocks)
         above = (
             query.clocks.newest if not writers else min((mark for mark in finished if mark is not None), default=None)
         )

@@ -126,7 +126,7 @@ def _chart(title: str, values: Sequence[tuple[int, int | None]], axis: Axis, uni
     if not known:
         return Markup("")
     low, high, last = min(known), max(known), known[-1]
-    about = unit.short(high) if low == high else f"{unit.short(low)} to {unit.short(high)}"
+    about = " to ".join(dict.fromkeys((unit.short(low), unit.short(high))))
     top = max(1, high) * 1.08
     drawn = tag("svg", *_area(values, axis, top), *_grid(unit, high, top), *_hover(values, axis, top, unit),
                 class_="chart", aria_hidden="true")  # fmt: skip

@@ -14,7 +14,7 @@ from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.spoken import clause, said
 from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
-from watermark_source.monitor.three_clocks import behind_clock
+from watermark_source.monitor.three_clocks import behind_clock, passed_by_operators
 from watermark_source.monitor.verdict import State, Verdict
 from watermark_source.status_model.hold_causes import Clause
 
@@ -41,7 +41,7 @@ class Shown:
         """Milliseconds that its results are behind the clock; ``None`` if unknown, or if it has ended."""
         if self.view is None or self.ended is not None:
             return None
-        return behind_clock(self.view.clocks.at, self.view.clocks.output_watermark)
+        return behind_clock(self.view.clocks.at, passed_by_operators(self.view.clocks))
 
 
 _RANKS: Final = (State.FAILED, State.HELD, State.WAITS, State.ON_TIME, State.ENDED)

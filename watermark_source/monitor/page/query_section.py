@@ -15,7 +15,7 @@ from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import source_tables
 from watermark_source.monitor.page_content import Page, QueryView, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
-from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
+from watermark_source.monitor.three_clocks import QueryClocks, behind_clock, passed_by_operators
 from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
@@ -83,7 +83,8 @@ def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -
 def _figures(of: QueryView) -> Iterator[Markup]:
     """Yield the figures that people ask for first."""
     clocks, held, now = of.clocks, holder_of(of.clocks), of.clocks.at
-    late, out = behind_clock(now, clocks.output_watermark), clocks.output_watermark
+    out = passed_by_operators(clocks)
+    late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
     yield _figure("behind the clock", "–" if late is None else age_text(late), about, is_held=held is not None)
     since = None if held is None else of.held_since.get(held[0].source_name)
