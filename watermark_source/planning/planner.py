@@ -384,26 +384,26 @@ class Plan:
     """Goes into the offset when the batch is sent; is kept in memory when it is not."""
     observation: Observation = field(compare=False)
     """What the plan was made from, with what was looked up while it was made."""
-    is_batch: bool
-    """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
-    has_rows: bool
-    waits_for_more: bool
-    """Whether there are rows that wait for more to come (``minimum_rows``)."""
-    limit: Limit | None
-    """The alignment limit, and the member that sets it."""
-    losses: tuple[Loss, ...]
-    """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
-    newest_matters: bool
-    """Whether the newest event times of the logs could change what is read."""
-    membership: Callable[[], GroupMember] = field(compare=False)
-    """Finds ``member``: a source that is in no group needs none."""
-    next_reach: Callable[[], Millis | None] = field(compare=False)
-    """Finds ``reach``: a source that is alone in its query needs none."""
-    lead: Callable[[], Millis | None] = field(compare=False)
-    """Finds the highest watermark that a split may have once the batch is read, as far as the group's limit or a time
-    index shows; ``None`` if nothing is read."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
+    membership: Callable[[], GroupMember] = field(compare=False)
+    """Finds ``member``: a source that is in no group needs none."""
+    is_batch: bool
+    """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
+    has_rows: bool = False
+    waits_for_more: bool = False
+    """Whether there are rows that wait for more to come (``minimum_rows``)."""
+    limit: Limit | None = None
+    """The alignment limit, and the member that sets it."""
+    losses: tuple[Loss, ...] = ()
+    """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
+    newest_matters: bool = False
+    """Whether the newest event times of the logs could change what is read."""
+    next_reach: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
+    """Finds ``reach``: a source that is alone in its query needs none."""
+    lead: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
+    """Finds the highest watermark that a split may have once the batch is read, as far as the group's limit or a time
+    index shows; ``None`` if nothing is read."""
 
     @property
     def member(self) -> GroupMember:
@@ -487,14 +487,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         observation=observation,
         # Spark forgets a source's watermark with each process, and uses the lowest of the query's sources.
         is_batch=is_first or not state.ended,
-        has_rows=False,
-        waits_for_more=False,
-        limit=None,
-        losses=(),
-        newest_matters=False,
         membership=partial(GroupMember, MemberStatus.FINISHED),
-        next_reach=lambda: None,
-        lead=lambda: None,
         watermarks=SplitWatermarks(after.splits),
     )
 
