@@ -19,6 +19,7 @@ from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import DataLossError, GeneratorError, OffsetError
+from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.spark.driver import runner
 from watermark_source.spark.executor.reading import run_task
@@ -64,6 +65,25 @@ def test_what_spark_does_with_offsets_between_two_looks_is_part_of_their_price(
     pause(100.0)
     assert pause(100.04) <= 0.1, "one look may do more"
     assert 0.1 < pause(100.08) < 1.0
+
+
+def test_at_rest_nothing_is_planned_again_until_a_row_comes_or_a_split_turns_idle(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(log, TWO)
+    process = live(idleTimeout="2 seconds")
+    at = process.run(process.runner.initial_offset())
+    plans: list[object] = []
+    monkeypatch.setattr(runner, "plan", lambda *given, **named: plans.append(given) or plan(*given, **named))
+    assert [process.plan(at) for _ in range(5)] == [at] * 5
+    assert len(plans) <= 1, "the first look after the batch may find since when it is quiet"
+    write(log, {1: [(8, 4)]})
+    rows = process.plan(at)
+    assert process.read(at, rows)[0] == [4]
+    at = process.run(rows)
+    while (idle := process.plan(at)) == at:
+        pass
+    assert "idle" in process.read(at, idle)[1]
 
 
 def test_a_strategy_of_the_users_that_never_returns_ends_the_query(
