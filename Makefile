@@ -55,7 +55,8 @@ ANNOUNCING_KILLS ?= 100
 # What makes tests longer, for each seed that chooses: every option of tests/conftest.py that has a number.
 LONG = --long --timeout=7200 $(SEEDS) --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
     --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) \
-    --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 --late-rows-kills=30 --late-rows=10000000 \
+    --group-restarts=20 --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 \
+    --late-rows-kills=30 --late-rows=10000000 \
     --reader-kills=30 --reader-replays=200 --histories=$(HISTORIES) --snapshot-replays=$(SNAPSHOT_REPLAYS) \
     --day-records=20000 --store-outage=60 --silences=20 --silent-seconds=60 --resumes=100 --wakes=50 \
     --broker-frozen=60 --broken-networks=500 --rows-of-both-forms=10000000 --partitions-added=50 --lost-logs=200 --json-documents=1000000 --statements=100000

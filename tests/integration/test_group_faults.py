@@ -257,6 +257,11 @@ class SourceProcess:
         command = [sys.executable, reader_loop.__file__, *words]
         self.process = ChildProcess(command, folder=self.folder, log=self.folder.with_suffix(".log"), files=self.folder)
 
+    def stop(self) -> None:
+        """End it as Spark ends the process of a query that is stopped."""
+        assert self.process is not None
+        self.process.stop(seconds=PATIENCE)
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
@@ -373,6 +378,63 @@ def change_the_drift(
     assert all(p["waited"] for p in group_in(fast.folder)["peers"].values())
     frozen.resume()
     until(lambda: not named(fast) and not named(other))
+
+
+def test_nobody_goes_further_ahead_than_the_drift_while_the_slowest_is_started_with_other_options(
+    streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Each of three is the process that plans a query of its own, called as Spark calls it."""
+    restarts, part, wider = request.config.getoption("--group-restarts"), 40, 60
+    seconds = np.arange(0.0, (restarts + 2) * part + 2 * wider)
+    store = {
+        "alignmentGroup": "restarts", "alignmentStore": url_of(postgres), "alignmentMembers": "3",
+        # For a machine that is slow to start a source again.
+        "alignmentTimeToLive": "10 minutes",
+    }  # fmt: skip
+
+    def member(name: str) -> SourceProcess:
+        given = {"sourceName": name, "alignmentMaxDrift": f"{wider} seconds", **store}
+        return SourceProcess(tmp_path / name, streams.bootstrap, new_topic(1), given)
+
+    slow, fast, other = members = [member(name) for name in ("slow", "fast", "other")]
+    most = 0
+
+    def go_on(until_second: int, drift: int) -> None:
+        """Write to the slowest up to a second, and wait until the others are as far as they may."""
+        nonlocal most
+        streams.write(slow.topic, {0: seconds[max(0, until_second - part) : until_second]})
+        # Rows up to the drift behind its last one; whoever is further ahead by an earlier drift waits.
+        most = max(most, until_second + drift)
+        end = time.monotonic() + PATIENCE
+        while not fast.planned() == other.planned() == most:
+            assert max(fast.planned(), other.planned()) <= most
+            assert time.monotonic() < end, [group_in(each.folder) for each in members]
+            time.sleep(0.05)
+
+    for each in (fast, other):
+        streams.write(each.topic, {0: seconds})
+    try:
+        for each in members:
+            each.start()
+        go_on(part, wider)
+        running = [each.process for each in (fast, other)]
+        for number in range(1, restarts + 1):
+            drift = wider // (1 + number % 2)
+            slow.stop()
+            slow.start(alignmentMaxDrift=f"{drift} seconds", maxOffsetsPerTrigger=str(5 + number % 7))
+            # A wider one lets them go on.
+            most = max(most, number * part + drift)
+            end = time.monotonic() + PATIENCE
+            while any(group_in(each.folder).get("maxDrift") != 1_000 * drift for each in members):
+                assert max(fast.planned(), other.planned()) <= most
+                assert time.monotonic() < end, [group_in(each.folder) for each in members]
+                time.sleep(0.05)
+            go_on((number + 1) * part, drift)
+        assert [each.process for each in (fast, other)] == running
+        assert all(each.process is not None and each.process.exit_code is None for each in members)
+    finally:
+        for each in members:
+            each.kill()
 
 
 # What page, command and metric show of a source that is frozen, of one driver and of three.

@@ -245,6 +245,8 @@ class Scenario:
 
 
 BY_DAY, PART, BY_NIGHT = 400, 5_000, 100_000
+FOUND = (452,)
+"""Scenarios that long runs found wrong: a source was named that had read all of a log whose newest time is hidden."""
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ BY_DAY, PART, BY_NIGHT = 400, 5_000, 100_000
 def test_in_drawn_scenarios_the_drift_holds_or_what_broke_it_is_named(
     first: int, request: pytest.FixtureRequest
 ) -> None:
-    for seed in range(first, first + (PART if request.config.getoption("--long") else BY_DAY)):
+    for seed in (*FOUND, *range(first, first + (PART if request.config.getoption("--long") else BY_DAY))):
         scenario = Scenario(seed)
         try:
             scenario.run()

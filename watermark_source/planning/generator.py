@@ -180,10 +180,7 @@ class OwnStrategy(RowsAlone):
         """The class."""
         return self.name
 
-    @property
-    def users_class(self) -> str:
-        """The class."""
-        return self.name
+    users_class = keeps_as
 
     @property
     def summarized_by(self) -> str | None:
@@ -216,10 +213,9 @@ class OwnStrategy(RowsAlone):
             raise _broken(
                 self.name, split, "on_range", f"returned {shortened(repr(returned))}", "a watermark and a state"
             )
-        found = _watermark(self.name, split, "on_range", returned[0])
-        if found is not None and cap is not None and found > cap:
-            found = None
-        return Advance(found, _text(self.name, split, "on_range", "state", returned[1]))
+        watermark, state = returned
+        found = _watermark(self.name, split, "on_range", watermark, cap)
+        return Advance(found, _text(self.name, split, "on_range", "state", state))
 
     def summary_of(self, split: Split, rows: pa.RecordBatch) -> str | None:
         """Return what the class says of some rows, as canonical JSON; ``None``: nothing.
@@ -249,18 +245,15 @@ class OwnStrategy(RowsAlone):
             return None
         with _wrapped(self.name, split, "on_silence"):
             returned = load_generator(self.name).on_silence(Silence(*split, reached), value_of(kept))
-        found = _watermark(self.name, split, "on_silence", returned)
-        return None if found is not None and found > reached else found
+        return _watermark(self.name, split, "on_silence", returned, reached)
 
-    def at_rest_beside_rows(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
-        """Ask in the same way: the silence of a split is its own."""
-        return self.at_rest(split, kept, reached)
+    at_rest_beside_rows = at_rest
+    """The silence of a split is its own."""
 
     def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
         """Return the beginning of the interval that ends now: the class alone knows when the clock is of use."""
-        if not self.sees_silence:
-            return None
-        return due if due == MAX else saturating_add(now, -interval)
+        since = due if due == MAX else saturating_add(now, -interval)
+        return since if self.sees_silence else None
 
     def times_at_ends(
         self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None
@@ -378,13 +371,13 @@ def _overrides(generator: WatermarkGenerator, method: str) -> bool:
     return getattr(type(generator), method) is not getattr(WatermarkGenerator, method)
 
 
-def _watermark(name: str, split: Split, method: str, returned: object) -> Millis | None:
+def _watermark(name: str, split: Split, method: str, returned: object, latest: Millis | None) -> Millis | None:
     if returned is not None and (type(returned) is not int or not MIN < returned < LAST):
         raise _broken(
             name, split, method, f"returned the watermark {shortened(repr(returned))}",
             "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
         )  # fmt: skip
-    return None if returned is None else Millis(returned)
+    return None if returned is None or (latest is not None and returned > latest) else Millis(returned)
 
 
 def _text(name: str, split: Split, method: str, what: str, value: Json) -> str | None:

@@ -538,9 +538,8 @@ class Ingestion(WatermarkStrategy):
         """Return the clock's time less the lag."""
         return behind(reached, self.lag)
 
-    def at_rest_beside_rows(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
-        """Return the same: a batch goes out anyway, so splits at rest need not wait until the whole source is."""
-        return self.at_rest(split, kept, reached)
+    at_rest_beside_rows = at_rest
+    """The same: a batch goes out anyway, so splits at rest need not wait until the whole source is."""
 
     def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
         """Return the inverse of ``at_rest``."""

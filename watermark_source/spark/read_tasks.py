@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -55,9 +55,8 @@ class ReadTask(InputPartition):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the ranges log by log, as numbers: ten thousand objects would take longer than all else here."""
         logs = [(log, _numbers_of(ranges)) for log, ranges in groupby(self.ranges, key=lambda r: r.split.log)]
-        others = (self.markers, self.future_cap, self.clock, self.late_at, self.report_to)
-        optional = (self.snapshot, self.relocation, self.whole, self.beginnings, self.logs, self.summarized_by)
-        return _unpickled, (logs, *others, *optional)
+        _, *others = (getattr(self, each.name) for each in fields(self))
+        return _unpickled, (logs, *others)
 
 
 def _numbers_of(ranges: Iterable[SplitRange]) -> list[int]:

@@ -288,20 +288,15 @@ def check_generator(
     )
 
 
-def _summed(name: str, split: Split, parts: Sequence[pa.RecordBatch]) -> str | None:
-    summaries: list[str | None] = [Own(name).summary_of(split, part) for part in parts]
-    return reduce(partial(Own(name).merged, split), summaries)
-
-
 def _check_summaries(name: str, rows: pa.RecordBatch) -> None:
-    split, count = Split("log", 0), rows.num_rows
+    own, split, count = Own(name), Split("log", 0), rows.num_rows
     try:
-        whole = _summed(name, split, [rows])
+        whole = own.summary_of(split, rows)
         expect(whole is not None, f"{name}: no summary of {count} rows")
-        cuts = [[0, at, count] for at in range(1, count)] + [[*range(count + 1)]]
-        for cut in cuts:
-            parts = [rows.slice(start, end - start) for start, end in pairwise(cut)]
-            expect_equal(_summed(name, split, parts), whole, f"{name}: the summary of rows that are cut at {cut[1:-1]}")
+        for cut in [*([0, at, count] for at in range(1, count)), [*range(count + 1)]]:
+            parts: list[str | None] = [own.summary_of(split, rows.slice(at, to - at)) for at, to in pairwise(cut)]
+            summary = reduce(partial(own.merged, split), parts)
+            expect_equal(summary, whole, f"{name}: the summary of rows that are cut at {cut[1:-1]}")
     except GeneratorError as error:
         raise NonConformanceError(str(error)) from error
 
