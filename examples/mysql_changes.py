@@ -1,6 +1,6 @@
 """Tables under writes, copied by their stream: snapshot, then binlog. ``make demo-mysql`` runs this.
 
-Two tables of orders are filled, and four writers go on inserting, updating, deleting and changing primary keys while a
+Two tables of orders are filled, and four writers keep inserting, updating, deleting and changing primary keys while a
 query reads what the tables hold and then the binlog. Each batch is merged into tables of SQLite. Ends by comparing
 these with the server, row by row.
 """

@@ -323,7 +323,7 @@ _ANY = "watermark_source_any"
 
 
 def _left_out(pattern: str, cluster: CheckedCluster) -> str | Caution:
-    """Ask for a topic that may match: brokers list only topics that the user may describe, and do not tell."""
+    """Ask for a topic that may match: brokers list only topics that the user may describe."""
     found = None if "|" in pattern else _BEGINNING.match(pattern)
     begins = found[1] if found else ""
     try:
@@ -486,7 +486,7 @@ def _by_value(cluster: CheckedCluster, name: str) -> str:
 
 _DECODED = 100
 """Newest offsets of each partition whose values are decoded."""
-_TOLD = 3
+_SHOWN_LINES = 3
 
 
 def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
@@ -495,15 +495,15 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
     from pyspark_aligned_kafka.profile import newest  # noqa: PLC0415
     from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
 
-    told: dict[str, None] = {}
-    heard = replace(payload, tell=lambda text, _: told.setdefault(text))
+    reported: dict[str, None] = {}
+    heard = replace(payload, warn=lambda text, _: reported.setdefault(text))
     # Event times are a check of their own.
     options = replace(cluster.options, times=replace(cluster.options.times, event_time=None))
     ranges = [newest(each, _DECODED) for each in sorted(cluster.extents.values()) if each.end > each.start]
     rows = sum(batch.rows for batch in range_reader(options, (), (heard,)).read(ranges))
-    if told:
-        more = f"; and {len(told) - _TOLD} such lines more" if len(told) > _TOLD else ""
-        return Caution("; ".join([*told][:_TOLD]) + more)
+    if reported:
+        more = f"; and {len(reported) - _SHOWN_LINES} such lines more" if len(reported) > _SHOWN_LINES else ""
+        return Caution("; ".join([*reported][:_SHOWN_LINES]) + more)
     return f"the newest {rows:,} {payload.field}s fit" if rows else "no partition has a record"
 
 

@@ -42,7 +42,7 @@ class HourlyFiles(WatermarkGenerator):
 
 
 class Heartbeats(WatermarkGenerator):
-    """Several writers append to one log; each says now and then, in a row, up to when it has written all of its rows.
+    """Several writers append to one log; each states at times, in a row, up to when it has written all of its rows.
 
     Such a row has ``writer`` and ``written_to``. It is a watermark for the rows of that writer, so that of the log is
     the lowest of the writers' last ones.

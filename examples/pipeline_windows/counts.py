@@ -1,7 +1,7 @@
 """A declarative pipeline that counts a topic's rows by the minute, by the source's own watermark.
 
 Run with ``spark-pipelines run --spec examples/pipeline_windows/spark-pipeline.yml --conf
-spark.sql.catalogImplementation=hive``: the catalog has to outlive a run, for the next one to go on.
+spark.sql.catalogImplementation=hive``: the catalog has to outlive a run, for the next one to continue.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def check_start(state: SourceState, after: AfterCatchUp | None, *, keeps_clock: 
     Args:
         state: as of the last planned batch.
         after: what the user chose.
-        keeps_clock: whether the strategy goes on where event time is the clock.
+        keeps_clock: whether the strategy continues where event time is the clock.
 
     Raises:
         OffsetError: the checkpoint was begun without the option, or has come to the clock by one that is not set.

@@ -68,7 +68,7 @@ class RowsRead:
     is_whole: bool = True
     """False if rows of the range were deleted or could not be read again: they may have had any event time."""
     summary: Json = None
-    """What ``summarize`` and ``merge`` made of the rows; ``None`` if they said nothing, or the class has neither."""
+    """What ``summarize`` and ``merge`` made of the rows; ``None`` if nothing, or the class has neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class OwnStrategy(RowsAlone):
         return Advance(found, _text(self.name, split, "on_range", "state", state))
 
     def summary_of(self, split: Split, rows: pa.RecordBatch) -> str | None:
-        """Return what the class says of some rows, as canonical JSON; ``None``: nothing.
+        """Return the class's summary of some rows, as canonical JSON; ``None``: nothing.
 
         Raises:
             GeneratorError: it raised an error, or returned what is no summary.

@@ -101,7 +101,7 @@ class Behind(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitFacts:
-    """What is known of a split at a plan: it decides the kind, and sentences state it."""
+    """The facts about a split at a plan: they decide the kind, and sentences state them."""
 
     at: SplitState
     """As the plan leaves it."""

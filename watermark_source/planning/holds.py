@@ -271,11 +271,11 @@ def _all_left_out(of: PlanFacts) -> Iterator[Hold]:
             yield split_hold(split, of, split_facts(split, of), is_last=True)
 
 
-# What is known of a split.
+# The facts about a split.
 
 
 def split_hold(split: Split, of: PlanFacts, about: SplitFacts, *, is_last: bool = False) -> Hold:
-    """Return why a split is not further; ``about``: what is known of it."""
+    """Return why a split is not further; ``about``: the facts about it."""
     at, kind, strategy, others = about.at, split_kind(about), of.policy.strategy, of.plan.observation.others
     all_idle = kind is HoldKind.LEFT_OUT and at.status is SplitStatus.IDLE
     return Hold(
@@ -299,7 +299,7 @@ def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
 
 
 def split_facts(split: Split, of: PlanFacts, *, holds: bool = False) -> SplitFacts:
-    """Return what is known of a split; ``holds``: whether it holds the watermark."""
+    """Return the facts about a split; ``holds``: whether it holds the watermark."""
     at, lag, unread = of.plan.watermarks.states[split], of.lag_of(split), of.plan.watermarks.unread.get(split)
     return SplitFacts(
         at=at,

@@ -19,7 +19,7 @@ from watermark_source.planning.watermark import MAX, Millis
 
 @dataclass(frozen=True, slots=True)
 class KeptPlan:
-    """A plan that led from a state to the same state, but for its ``future_cap``."""
+    """A plan that led from a state to the same state, except for its ``future_cap``."""
 
     plan: Plan
     policy: PlanPolicy
@@ -66,7 +66,7 @@ class KeptPlan:
             observed,
             now=known.now,
             logs=replace(observed.logs, asked_at=known.logs.asked_at),
-            # No plan depends on what the status says of them.
+            # No plan depends on what the status states of them.
             others=replace(observed.others, peers=known.others.peers),
             history=replace(known.history, idle_timeouts=observed.history.idle_timeouts),
         )

@@ -144,7 +144,7 @@ def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
 
     Raises:
         DataLossError: the log ends before a start that is not late. Spark's own source fails here as well, whatever
-            ``failOnDataLoss`` says.
+            ``failOnDataLoss`` states.
     """
     (split, start, end), whole = piece.range, piece.whole
     is_first, is_last = start == whole.range.start, end == whole.range.end

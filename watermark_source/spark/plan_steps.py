@@ -131,7 +131,7 @@ def negated(outcomes: Outcomes) -> Outcomes:
 
 
 def null_test(is_null: bool | None, *, wanted: bool) -> Outcomes:
-    """Return what ``IS NULL``, or ``IS NOT NULL``, is for a value of which ``is_null`` says whether it is null."""
+    """Return what ``IS NULL``, or ``IS NOT NULL``, is for a value of which ``is_null`` states whether it is null."""
     if is_null is None:
         return frozenset({True, False})
     return TRUE if is_null is wanted else FALSE

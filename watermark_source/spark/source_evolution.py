@@ -1,7 +1,7 @@
 """Sources that are added to a query and removed from it under its checkpoint: Spark's source evolution.
 
 Spark forgets the position of a source that a query no longer has. Where that source comes back under its name, Spark
-begins it anew, by its ``startingOffsets``: rows twice, or left out, without a word. Earlier entries of the offset log
+begins it again, by its ``startingOffsets``: rows twice, or left out, without a word. Earlier entries of the offset log
 still have it, a hundred batches by default (``spark.sql.streaming.minBatchesToRetain``).
 """
 

@@ -162,7 +162,7 @@ class United(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """What is known of a query by its plan."""
+    """The facts about a query by its plan."""
 
     warnings: tuple[Unfollowed | United, ...]
     """Sources that it does not follow, each once."""
@@ -171,7 +171,7 @@ class Examined(NamedTuple):
 
 
 def examine_plan(plan: Step) -> Examined:
-    """Return what is known of a query by its plan; raises what ``examine`` raises."""
+    """Return the facts about a query by its plan; raises what ``examine`` raises."""
     placed = in_place(plan)
     reached = tuple(_unfollowed_reads(placed))
     unfollowed = (

@@ -89,7 +89,7 @@ def read_metadata(answer: Any) -> Metadata:
 
 
 _READ: Final = 3
-"""The operation Read, of those that a broker says a user may do (KIP-430)."""
+"""The operation Read, among what a user may do as a broker reports it (KIP-430)."""
 
 
 def unreadable(answer: Any) -> frozenset[str]:
@@ -99,7 +99,7 @@ def unreadable(answer: Any) -> frozenset[str]:
 
 
 def includes_read(operations: Collection[int] | None) -> bool:
-    """Return whether the user may read; also where a broker did not tell what it may do."""
+    """Return whether the user may read; also where a broker did not report what it may do."""
     return operations is None or _READ in operations
 
 

@@ -77,7 +77,7 @@ class _MissingError(SourceError):
 
 
 class _BehindError(SourceError):
-    """The topic ends before the position, as a broker says that may be behind."""
+    """The topic ends before the position, as a broker reports that may be behind."""
 
 
 class KafkaAnnouncements(AnnouncementLog):

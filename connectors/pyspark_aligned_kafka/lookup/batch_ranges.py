@@ -194,7 +194,7 @@ def narrowed(ranges: Sequence[OpenRange], wanted: Wanted, lookup: PositionLookup
     """Return the wanted parts of the ranges. Wanted rows that are lost already are left in: the reader reports them.
 
     Only a lowest timestamp can be looked up: before the first record that is as new, all are older. Records after it
-    may be of any time, so a highest timestamp says nothing about offsets.
+    may be of any time, so a highest timestamp shows nothing about offsets.
     """
     kept = [each for each in ranges if wanted.takes(each.range.split)]
     firsts = _first_offsets(kept, wanted.since, lookup)

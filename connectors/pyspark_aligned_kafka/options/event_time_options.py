@@ -195,7 +195,7 @@ def announced_topic(options: SourceOptions, subscription: Subscription) -> str |
 
 
 def _in_payload(place: Place | None, text: str | None, payloads: Sequence[PayloadChoice]) -> Place | None:
-    """Return the place of event time with what is known of the keys and values: how they are decoded.
+    """Return the place of event time with the facts about the keys and values: how they are decoded.
 
     Raises:
         OptionError: it is no member of what is decoded, or has a type that holds no event time.
@@ -231,7 +231,7 @@ def _shown(kind: DataType) -> str:
 
 
 def _as_json(place: Place | None, text: str, payloads: Sequence[PayloadChoice]) -> Place | None:
-    """Return the place of watermarks, with what is known of the keys and values: whether they are framed.
+    """Return the place of watermarks, with the facts about the keys and values: whether they are framed.
 
     Raises:
         OptionError: they are decoded, and not JSON.
@@ -279,7 +279,7 @@ def _is_written(place: Place | None) -> bool:
 
 
 def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
-    """Return where the event time is, with what is known of decoded ``payloads``; ``None``: the record's timestamp.
+    """Return where the event time is, with the facts about decoded ``payloads``; ``None``: the record's timestamp.
 
     Raises:
         OptionError: options that mean nothing together.

@@ -235,7 +235,7 @@ def _check_of_both(options: SourceOptions, choices: Sequence[PayloadChoice]) -> 
                 raise options.refusal(name, why, example=f"valueFormat = {JSON}")
     elif options[MODE] == FAILFAST and all(choice.column is None for choice in choices):
         why = (
-            "has no meaning where there is no column of decoded keys or values: eventTimeErrors says what becomes of "
+            "has no meaning where there is no column of decoded keys or values: eventTimeErrors decides about "
             "records without an event time"
         )
         raise options.refusal(MODE, why, example="eventTimeErrors = fail")

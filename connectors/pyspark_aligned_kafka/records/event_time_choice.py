@@ -25,7 +25,7 @@ class Format(Enum):
     """How moments are written."""
 
     AUTO = "auto"
-    """ISO 8601, or a number whose size says its unit: below 10^11 seconds (until 5138), below 10^14 milliseconds, below
+    """ISO 8601, or a number whose size is its unit: below 10^11 seconds (until 5138), below 10^14 milliseconds, below
     10^17 microseconds, and nanoseconds from there on. Digits that may be a date are refused."""
     SECONDS = "seconds"
     MILLIS = "millis"

@@ -110,11 +110,11 @@ def misplaced(documents: Sequence[bytes], schema: StructType) -> Misplaced | Non
     found = {path: places[path[-1].lower()] for path in missing if path[-1].lower() in places}
     if len(missing) < len(leaves) and not found:
         return None
-    said = listed(map(".".join, found if len(missing) < len(leaves) else missing))
+    names = listed(map(".".join, found if len(missing) < len(leaves) else missing))
     there = f"their members are {_named({name for tree in trees for name in tree})}"
     if found:
         there += f". Write {shortened(_ddl({place: leaves[path] for path, place in found.items()}))}"
-    return Misplaced(said, there)
+    return Misplaced(names, there)
 
 
 def _tree(document: bytes) -> Any:

@@ -81,7 +81,7 @@ class PayloadChoice:
     """Whether a member can receive the text of a bad document."""
     located: JsonPath | None = None
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
-    tell: Callable[[str, str], None] = _log_warning
+    warn: Callable[[str, str], None] = _log_warning
     """Receives what is wrong with values, and what it is about: lines about one thing are alike."""
 
     @property
@@ -101,12 +101,12 @@ class PayloadChoice:
         if self.fail_fast:
             self._fail(what)
         so = "members are null" if self.column is not None else "records have no event time"
-        self.tell(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
+        self.warn(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 
     def report_misplaced(self, split: Split, offset: int, wrong: Misplaced) -> None:
         """Log that the documents of a block of records lack members that the schema names."""
         there = wrong.there if self.shows_records else "recordsInErrors=true shows what they have"
-        self.tell(
+        self.warn(
             f"{place(split, offset)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
             f"names: {wrong.reads} in every row; {there}",
             "misplaced",

@@ -88,7 +88,7 @@ class JsonReader:
 
     # Documents that are not plain.
 
-    def _with_unusual(  # noqa: PLR0917 - the block and what is known of it
+    def _with_unusual(  # noqa: PLR0917 - the block and the facts about it
         self, split: Split, made: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, unusual: Bytes
     ) -> tuple[pa.Array, int]:
         rows = np.flatnonzero(unusual)

@@ -213,7 +213,7 @@ class _Document:
         return Text(whole)
 
 
-# Values: a tree to what the schema says.
+# Values: a tree to what the schema states.
 
 Converter = Callable[[Any], Any]
 

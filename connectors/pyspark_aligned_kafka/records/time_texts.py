@@ -127,7 +127,7 @@ def _are_date(first: Word, size: Word) -> Word:
     """Return whether ``size`` digits may be a date: yyyyMMdd, with HH, HHmm or HHmmss, and a fraction behind that.
 
     ``first``: their first fourteen, or all if they are fewer. As numbers they are moments as well, of 1970 or of the
-    year 2611: no size says which. Of 13 and 19 digits there is no such date; so the epochs of today have.
+    year 2611: no size shows which. Of 13 and 19 digits there is no such date; so the epochs of today have.
     """
     if size not in (8, 10, 12, 14, 15, 16, 17, 18) and size < 20:
         return False

@@ -1,11 +1,11 @@
 """Which character sets of the server are read, and what each of their characters is.
 
 Sets of one byte a character are tables that a server answered with (single_byte.json). Those of several bytes are
-Python's codecs, but for the characters that a server shows otherwise (multi_byte.json): sets of similar names differ in
+Python's codecs, except for what a server shows otherwise (multi_byte.json): sets of similar names differ in
 single characters. Bytes without a character become what the server shows for them, a question mark.
 
 A text of some character sets has several codes: the server shows their bytes as one text, and makes the first code of
-that text. Second codes (second_codes.json), and bytes without a character, are no text that keys are told apart by.
+that text. Second codes (second_codes.json), and bytes without a character, are no text that keys are distinguished by.
 """
 
 from __future__ import annotations

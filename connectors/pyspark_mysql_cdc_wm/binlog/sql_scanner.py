@@ -95,7 +95,7 @@ def _rules(dialect: Dialect) -> _Rules:
         rf"|(?!0[xb])[0-9]++(?:{_EXPONENT}|(?!{in_word})(?:\.[0-9]*(?:{_EXPONENT})?)?)"
         rf"|\.[0-9]++(?:{_EXPONENT})?"
     )
-    # A backslash escapes one byte: before a letter of several, the server goes on within it.
+    # A backslash escapes one byte: before a letter of several, the server continues within it.
     escape = "" if not dialect.backslash_escapes else r"|\\[\0-\x7f]" if dialect.trails else r"|\\."
     plain = r"\\" if dialect.backslash_escapes else ""
     in_quotes = {quote: f"{quote}(?:[^{quote}{plain}]++|{quote}{quote}{escape})*+{quote}" for quote in "'\""}

@@ -104,19 +104,19 @@ def _grants(server: CheckedServer) -> str | Caution:
 def _left_out(server: CheckedServer) -> str | Caution:
     """Check that the option tables finds what it was written for: all tables that match, and one an entry."""
     found, selection = server.found, server.selection
-    said = [left_out_text(server.connection, found.left_out)] if found.left_out else []
+    lines = [left_out_text(server.connection, found.left_out)] if found.left_out else []
     matching = found.read | found.left_out
     alone = {entry.text: replace(selection, entries=(entry,)) for entry in selection.entries}
     if idle := [text for text, one in alone.items() if not any(map(one.matches, matching))]:
-        said.append(f"no table is like {', '.join(idle)} now. One that is created later is read")
+        lines.append(f"no table is like {', '.join(idle)} now. One that is created later is read")
     if unseen := hidden_from_user(server.connection, selection):
         user = server.options.client.username
-        said.append(
+        lines.append(
             f"the user {user!r} may SELECT single tables of {', '.join(unseen)}, and the server shows it no others: "
             "those that match are left out, and named when the binlog has changes of them. For all of them, on the "
             f"server: GRANT SELECT ON {unseen[0]}.* TO '{user}'@'%'"
         )
-    return Caution(". ".join(said)) if said else "none"
+    return Caution(". ".join(lines)) if lines else "none"
 
 
 def _engine(server: CheckedServer) -> str | Caution:

@@ -69,7 +69,7 @@ def on_server(settings: Mapping[str, str], selection: Selection) -> Selection:
 
 
 class Kind(NamedTuple):
-    """What ``information_schema.TABLES`` says of a table or view."""
+    """What ``information_schema.TABLES`` states of a table or view."""
 
     type: str
     """``TABLE_TYPE``."""

@@ -111,8 +111,8 @@ class ChangeDecoder:
         """Decode the columns that ``wanted`` names for a table; ``None`` leaves the table out.
 
         ``charsets`` has the character set of each of the server's collations, by number; ``completed`` puts on a table
-        what is not logged of it; ``keys`` names the columns by which its rows are told apart. Of a table that
-        ``reads``, given its database and name, says no to, nothing else is looked at: its columns may be of types that
+        what is not logged of it; ``keys`` names the columns by which its rows are distinguished. Of a table that
+        ``reads`` leaves out, given its database and name, nothing else is looked at: its columns may be of types that
         are not known. ``inspect`` gets the events of blocks with compressed transactions, unpacked, and their file.
         """
 

@@ -154,7 +154,7 @@ class Router:
     ) -> None:
         """Ask ``wanted`` once about each table in each of its shapes: its index, or ``None`` to leave it out.
 
-        Of a table that ``reads``, given its database and name, says no to, no column is looked at.
+        Of a table that ``reads`` leaves out, given its database and name, no column is looked at.
         """
         self._wanted, self._reads = wanted, reads
         self._writer = WriterVersion()

@@ -100,7 +100,7 @@ class KeyColumn:
     def told_apart(self, quoted: str) -> str:
         """Return the expression for the column as a key, with its name as statements have it.
 
-        It is NULL for a text that a stream does not tell apart from others.
+        It is NULL for a text that a stream does not distinguish from others.
         """
         if self.charset is None or not has_second_codes(self.charset):
             return quoted
@@ -249,7 +249,7 @@ def comparable(values: pa.Array) -> pa.Array:
 
 
 def check_zero_date(text: str) -> None:
-    """Check a date of a key, which is none and so is null in a stream: only one such key is told apart.
+    """Check a date of a key, which is none and so is null in a stream: only one such key is distinguished.
 
     Raises:
         UnsupportedFormatError: it is not zero throughout.

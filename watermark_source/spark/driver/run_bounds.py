@@ -174,7 +174,7 @@ class AvailableNowEnds:
         self.logs = self._logs.poll_run()
 
     def move(self) -> None:
-        """Ask for the ends again before the next chunks of a snapshot, but for no table that came since the run began.
+        """Ask for the ends again before the next chunks of a snapshot, and of no table that came since the run began.
 
         Rows of a chunk are as of the end of its batch. As of the run's first end each chunk would have to read, and
         undo, all changes since.

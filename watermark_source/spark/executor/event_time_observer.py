@@ -116,7 +116,7 @@ class Summing(NamedTuple):
         return None if by is None else cls(Own(by), columns)
 
     def with_rows(self, before: str | None, batch: ReadBatch, cap: int | None) -> str | None:
-        """Return the summary of a split with the rows of a batch behind others, but for those beyond the cap."""
+        """Return the summary of a split with the rows of a batch behind others, except for those beyond the cap."""
         names = [*self.columns[: len(batch.columns)], EVENT_TIME]
         rows = pa.RecordBatch.from_arrays([*batch.columns, batch.event_time], names=names)
         if cap is not None:

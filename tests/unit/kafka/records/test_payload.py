@@ -168,7 +168,7 @@ def test_members_that_a_schema_has_at_another_place_than_the_documents_are_repor
     schema: str, documents: list[bytes | None], reported: str | None
 ) -> None:
     texts: list[tuple[str, str]] = []
-    choice = PayloadChoice(parse_schema(schema), tell=lambda *each: texts.append(each))
+    choice = PayloadChoice(parse_schema(schema), warn=lambda *each: texts.append(each))
     reader = JsonReader(choice)
     for block in ([None], documents, documents):
         read_by(reader, block)
@@ -179,7 +179,7 @@ def test_members_that_a_schema_has_at_another_place_than_the_documents_are_repor
 
 def test_the_names_of_members_are_shown_only_where_the_user_lets_it() -> None:
     texts: list[str] = []
-    choice = PayloadChoice(parse_schema("fare INT"), shows_records=False, tell=lambda text, _: texts.append(text))
+    choice = PayloadChoice(parse_schema("fare INT"), shows_records=False, warn=lambda text, _: texts.append(text))
     read_by(JsonReader(choice), [RIDE])
     assert "have no fare, which valueSchema names: null in every row; recordsInErrors=true shows" in texts[0]
     assert "trip" not in texts[0]
