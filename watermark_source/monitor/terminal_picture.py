@@ -7,7 +7,6 @@ right without colour.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -67,7 +66,7 @@ def picture_lines(of: Shown, width: int, height: int | None = None) -> list[Line
     lanes = {source.source_name: lanes_of(source, of.at) for source in of.sources}
     column = min(width // 5, max((len(lane.name) for each in lanes.values() for lane in each), default=0))
     frame = _Frame(of, column, max(_LEAST_BAR, width - column - _WORD - _BEHIND - _UNREAD - 4))
-    lines = [Line(line) for words in of.words for line in textwrap.wrap(printable(words), width)]
+    lines = [Line(line) for words in of.words for line in join_pieces([printable(words)], width)]
     if not of.sources:
         return lines
     for source in of.sources:

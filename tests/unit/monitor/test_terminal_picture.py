@@ -13,7 +13,7 @@ from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, so
 from watermark_source.monitor.history import NOBODY, Change, ChangeKind, Point
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page_content import Page, page_json
-from watermark_source.monitor.terminal_picture import Line, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import MAX, MIN, Millis
@@ -86,6 +86,11 @@ def test_no_line_is_longer_than_the_terminal_is_wide(width: int) -> None:
 def test_the_picture_keeps_within_the_lines_of_the_terminal(height: int) -> None:
     many = page(view(source_status(*(split_view(n, watermark=NOON - n) for n in range(300)))))
     assert len(drawn(many, 100, height)) <= height
+
+
+def test_no_number_or_duration_of_a_sentence_is_torn() -> None:
+    shown = Shown(at=NOON, words=("There are 35 999 600 records to read",), sources=(), watermark=None, applied=None)
+    assert [line.text for line in picture_lines(shown, 18)] == ["There are", "35 999 600 records", "to read"]
 
 
 def test_what_has_no_room_is_counted() -> None:
