@@ -22,6 +22,7 @@ FILES = (
     "tests/spark/test_follow_rows.py",
     "tests/spark/test_temporal_join_refusals.py",
     "tests/integration/test_group_of_sources.py",
+    "tests/spark/test_operator_watermarks.py",
     "tests/spark/test_connect.py",
     "tests/spark/test_temporal_join.py",
     "tests/integration/test_temporal_join.py",

@@ -7,7 +7,8 @@ The life of an observation, all of it in the runner's thread; the order is what 
 3. ``Logs.poll``: which splits there are, and where they end. What the watch's thread found silent since the last plan
    counts. ``with_chunks`` adds the next chunks of snapshots.
 4. ``Announcements.poll``: what the writers announced, after the ends; ``wait_for_next`` may ask for both again.
-5. ``with_histories``, ``_earliest``, ``_with_open_ends``: leaders, first positions and open transactions, where needed.
+5. ``with_histories``: leaders. Where the last plan is kept (``KeptPlan``) that is all; else ``_whole`` adds first
+   positions, open transactions where needed, and
 6. ``TaskReports.collect``: what tasks saw in the last batch, from the report server's thread, or read again.
 7. ``dated``, ``uncommitted`` and ``reached`` answer the planner, which asks only in plans that need it (``Lookups``).
 8. ``note``: the plan is made, and the polls up to the next one follow from it.
@@ -288,7 +289,7 @@ class Observer:
             ),
         )
         if last.kept is not None and last.kept.again(state, observation) is not None:
-            # Neither is there anything else to find out.
+            # What else there is to find out would be the same, too.
             return observation
         observation = self._whole(observation, state, limit, last)
         if last.newest_mattered or self._membership.promises_more:

@@ -5,7 +5,8 @@ The life of a runner. Spark calls it from the main thread of the process, one ca
 1. ``SourceRunner()`` opens the connector, and the report server, whose thread takes the tasks' reports from then on.
 2. ``initial_offset``: where a new query starts. ``freeze``: ``Trigger.AvailableNow`` fixes the ends of the run.
 3. ``latest_offset``, again and again: ``_state_at`` decodes the offset, or waits for the next look while nothing comes;
-   ``Observer.observe`` asks the connector, the tasks and the group; ``plan`` decides (``planning``: pure).
+   ``Observer.observe`` asks the connector, the tasks and the group; ``plan`` decides (``planning``: pure). While
+   nothing but time passes the last plan is kept (``KeptPlan``).
 4. What the plan states goes to the status (``StatusReport.note``), the log (``WatermarkWarnings.note``) and the group
    (``Membership.publish``, whose heartbeat thread writes it); of a batch ``Offsets.encode`` makes the offset.
 5. ``tasks``: the work of a batch between two offsets. ``status``: the JSON of the last plan, made when Spark asks.
