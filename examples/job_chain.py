@@ -38,11 +38,11 @@ from examples.demo import (
 from examples.servers import add_addresses, topic_of
 from examples.sinks import WholeBatches
 from pyspark_aligned_kafka import WatermarkAnnouncer, announce_watermark
-from pyspark_aligned_kafka.announcing.query import AnnouncedQuery
 from services.ivy import spark_kafka_jars
 from services.kafka_topics import create_topic
 from watermark_source import follow_watermark
 from watermark_source.durations import count_text
+from watermark_source.publishing.announced_query import AnnouncedQuery
 
 CLICKS = "clicks"
 PARTITIONS = 4

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from watermark_source.operators.ordering import order_by_event_time
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.planning.generator import RowsRead, Silence, WatermarkGenerator
+    from watermark_source.publishing.completeness import publish_completeness
+    from watermark_source.publishing.places import complete_until
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
     from watermark_source.spark.session_conf import recommended_conf
@@ -27,11 +29,13 @@ __all__ = [
     "Silence",
     "StatusPage",
     "WatermarkGenerator",
+    "complete_until",
     "data_rows",
     "follow_clock",
     "follow_watermark",
     "markers",
     "order_by_event_time",
+    "publish_completeness",
     "recommended_conf",
     "split_late",
     "status",
@@ -46,11 +50,13 @@ _HOMES = {
     "Silence": "planning.generator",
     "StatusPage": "monitor.status_page",
     "WatermarkGenerator": "planning.generator",
+    "complete_until": "publishing.places",
     "data_rows": "spark.follow",
     "follow_clock": "spark.batch_clock",
     "follow_watermark": "spark.follow",
     "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",
+    "publish_completeness": "publishing.completeness",
     "recommended_conf": "spark.session_conf",
     "split_late": "spark.follow",
     "status": "monitor.followed_queries",

@@ -1,14 +1,15 @@
 """The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``group``,
-``verify``, ``explain`` and ``watch``."""
+``verify``, ``explain``, ``complete`` and ``watch``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from watermark_source.durations import parse_time
+from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
 from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.doctor import doctor_of, flags, help_of, module_of, options_of, report, with_secrets
@@ -33,7 +34,9 @@ def main(words: Sequence[str] | None = None) -> int:
 def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(
-        required=True, metavar="doctor | profile | watermarks | group | verify | explain | watch", dest="command"
+        required=True,
+        metavar="doctor | profile | watermarks | group | verify | explain | complete | watch",
+        dest="command",
     )
     doctor = commands.add_parser(
         "doctor",
@@ -114,6 +117,23 @@ def _run(words: Sequence[str] | None) -> int:
         help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
     )  # fmt: skip
     explain.add_argument("--html", metavar="FILE", help="write the answer with a picture of the partitions, too")
+    complete = commands.add_parser(
+        "complete",
+        help="whether a table has every row up to a time, or wait until it has",
+        description="Reads what the writers of a table have stated (publish_completeness), and prints "
+        "whether it has every row before the time that is on time, or who holds it.",
+        epilog='For example: /lake/counts --until 2026-11-28T12:00Z --wait --timeout "2 hours". Exit status: 0 if it '
+        "is complete; 1 if it is not yet; 2 if no writer has stated anything, the one that holds it has ended, or for "
+        "a wrong command.",
+        allow_abbrev=False,
+    )
+    complete.add_argument("place", metavar="PLACE", help="the table's folder")
+    complete.add_argument(
+        "--until", required=True, metavar="TIME", help="ISO 8601, UTC without a zone, or milliseconds since 1970"
+    )
+    complete.add_argument("--writers", default="", metavar="NAMES", help="writers that count before they have begun")
+    complete.add_argument("--wait", action="store_true", help="until it is complete, or the time limit has passed")
+    complete.add_argument("--timeout", default="1 hour", metavar="DURATION", help="of --wait (default 1 hour)")
     watch = commands.add_parser(
         "watch",
         help="show a status page in the terminal",
@@ -124,12 +144,10 @@ def _run(words: Sequence[str] | None) -> int:
     watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
     watch.add_argument("--table", action="store_true", help="the table of partitions in place of the picture")
     given, rest = parser.parse_known_args(words)
-    if rest and given.command in ("explain", "watch"):
-        parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
-    if given.command == "explain":
-        return _explain(given)
-    if given.command == "watch":
-        return _watch(given)
+    if (alone := _WITHOUT_SOURCE.get(given.command)) is not None:
+        if rest:
+            parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
+        return alone(given)
     if given.command == "watermarks":
         return _watermarks(given, rest)
     if given.command == "group":
@@ -152,10 +170,7 @@ def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
 
 
 def _explain(given: argparse.Namespace) -> int:
-    try:
-        end = None if given.window_end is None else parse_time(given.window_end)
-    except ValueError as error:
-        raise UsageError(f"--window-end {error}") from None
+    end = None if given.window_end is None else _time("--window-end", given.window_end)
     known = query_of_checkpoint(given.checkpoint)
     found = open_window(known, end)
     if given.html is not None:
@@ -165,6 +180,25 @@ def _explain(given: argparse.Namespace) -> int:
         write_window(known, found, given.html)
     sys.stdout.write(f"{found}\n")
     return _GOOD
+
+
+def _complete(given: argparse.Namespace) -> int:
+    # It imports pyarrow, which most commands do not need.
+    from watermark_source.monitor.complete import complete  # noqa: PLC0415
+
+    try:
+        seconds = parse_duration(given.timeout) / 1_000 if given.wait else 0.0
+    except ValueError:
+        raise UsageError(f"--timeout {given.timeout}: expected {ACCEPTED}, for example 2 hours") from None
+    writers = [name.strip() for name in given.writers.split(",") if name.strip()]
+    return complete(given.place, _time("--until", given.until), writers, sys.stdout, seconds=seconds, sleep=time.sleep)
+
+
+def _time(flag: str, text: str) -> int:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        raise UsageError(f"{flag} {error}") from None
 
 
 def _watch(given: argparse.Namespace) -> int:
@@ -209,6 +243,12 @@ def _group(words: Sequence[str]) -> int:
     _, source, options = _action(words, _OF_GROUP)
     group(with_secrets(options_of(options), OPTIONS), source, sys.stdout)
     return _GOOD
+
+
+_WITHOUT_SOURCE: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "explain": _explain, "complete": _complete, "watch": _watch,
+}  # fmt: skip
+"""Commands that take no options of a source."""
 
 
 class _Actions(NamedTuple):

@@ -3,5 +3,5 @@
 Whoever looks imports it. What runs in a query's driver or tasks imports ``status_model`` alone: a test holds it to it.
 
 Imports ``checks``, ``clock``, ``connection_deadline``, ``durations``, ``errors``, ``group_store``, ``installation``,
-``option_table``, ``planning``, ``spark``, ``status_model``, ``supported_spark``, ``words``.
+``option_table``, ``planning``, ``publishing``, ``spark``, ``status_model``, ``supported_spark``, ``words``.
 """

@@ -125,7 +125,7 @@ def read_watermarks(
     Raises:
         UsageError: the query runs by Spark Connect.
     """
-    execution = _query(query).lastExecution()
+    execution = execution_of(query).lastExecution()
     if execution is None:
         return NoWatermark(Why.NO_BATCH)
     # To ask for a plan that is not there yet would make it, in a thread that is not the query's.
@@ -148,13 +148,13 @@ def read_watermarks(
 def has_begun_another(query: StreamingQuery, batch: int) -> bool:
     """Return whether Spark has rows for a batch after this one, or has begun it: it may write from now on."""
     status = query._jsq.status()  # noqa: SLF001 - without the JSON of Spark's own method
-    execution = _query(query).lastExecution()
+    execution = execution_of(query).lastExecution()
     return bool(status.isDataAvailable()) or (execution is not None and int(execution.currentBatchId()) > batch)
 
 
 def trigger_interval(query: StreamingQuery) -> int | None:
     """Return the milliseconds from one look for rows to the next; ``None`` for a trigger of another kind."""
-    trigger = _query(query).trigger()
+    trigger = execution_of(query).trigger()
     return int(trigger.intervalMs()) if trigger.getClass().getSimpleName() == _BY_INTERVAL else None
 
 
@@ -236,7 +236,8 @@ def _or_end(watermark: Millis) -> Millis:
 # What Spark's driver process answers over Py4J.
 
 
-def _query(query: StreamingQuery) -> Any:
+def execution_of(query: StreamingQuery) -> Any:
+    """Return what executes a query in Spark's driver process; raises ``UsageError`` for one of Spark Connect."""
     handle = getattr(query, "_jsq", None)
     if handle is None:
         raise UsageError(

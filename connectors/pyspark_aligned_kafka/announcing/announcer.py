@@ -43,9 +43,10 @@ from watermark_source.errors import (
 )
 from watermark_source.option_table import unknown_option
 from watermark_source.planning.announced import LoggedStatement
-from watermark_source.planning.announcement import Announcement, Statement, encoded, is_name
+from watermark_source.planning.announcement import Announcement, Statement, encoded
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
+from watermark_source.publishing.target import need_name
 
 _log = logging.getLogger(__name__)
 
@@ -447,16 +448,6 @@ class WatermarkAnnouncer:
         # Before it is sent: a record that is not acknowledged may be in the log, and its number must not come again.
         self._announced = replace(announced, topic=cut.topic, ends=cut.ends)
         self._topic.send(self._announced)
-
-
-def need_name(writer: str) -> None:
-    """Refuse a name that no announcement can have, or that ``announcedBy`` cannot name; raises ``UsageError``."""
-    if not is_name(writer) or "," in writer or writer != writer.strip():
-        raise UsageError(
-            f"writer = {shortened(ascii(writer))}: expected a name of 1 to 255 characters without commas, control "
-            "characters, and spaces at its ends, unique among the writers of the topic, for example "
-            'writer="sessions-job"'
-        )
 
 
 def need_millis(watermark: int) -> None:

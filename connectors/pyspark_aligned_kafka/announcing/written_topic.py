@@ -3,60 +3,88 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.publishing.target import RestingTarget
 
 
-@dataclass(slots=True)
-class WrittenTopic:
+class WrittenTopic(RestingTarget):
     """One topic of a query, and what was announced for it."""
 
-    of: AnnouncementTopic
-    last: Announcement | None = None
-    """The last announcement, which was acknowledged."""
-    maybe_idle: Announcement | None = None
-    """An announcement of idleness that is in the log, or may be since none was acknowledged: to be taken back."""
+    rest = 1
+    """Spark compares microseconds: a row after its watermark may be less than a millisecond after it, as
+    ``window_time`` is, and a record's event time is cut to milliseconds."""
+
+    def __init__(self, of: AnnouncementTopic, last: Announcement | None = None) -> None:
+        self._of = of
+        self._last = last
+        self.maybe_idle: Announcement | None = None
+        """An announcement of idleness that is in the log, or may be since none was acknowledged: to be taken back."""
+
+    @property
+    def name(self) -> str:
+        """The topic."""
+        return self._of.topic
+
+    @property
+    def last(self) -> Announcement | None:
+        """The last announcement, which was acknowledged."""
+        return self._last
 
     def prepare(self, writer: str, query: str) -> None:
         """Create the topic of announcements if need be, and have readers wait for a new writer."""
-        self.of.prepare()
-        last = self.of.last_of(writer)
+        self._of.prepare()
+        last = self._of.last_of(writer)
         if last is not None and last.query == query:
-            self.last = last
+            self._last = last
             self.maybe_idle = last if last.idle else None
-        if self.last is None:
+        if self._last is None:
             self.announce(writer, query, 0, None)
         self.end_rest()
 
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """Announce a watermark after a batch, with a cut behind all that the query has written by then."""
-        cut = self.of.cut()
+        cut = self._of.cut()
         self._send(Announcement(writer=writer, query=query, batch=batch, watermark=watermark, **cut._asdict()))
+
+    def end(self, *, has_ended: bool) -> None:
+        """Have readers wait: of a query that is stopped, or not watched any more, they do not learn when it writes."""
+        del has_ended
+        self.end_rest()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._of.close()
+
+    @property
+    def may_be_at_rest(self) -> bool:
+        """Whether readers may know that they need not wait."""
+        return self.maybe_idle is not None
 
     def can_rest(self, batch: int) -> bool:
         """Return whether readers wait for the query after a batch, and could learn that they need not."""
-        last = self.last
+        last = self._last
         return last is not None and last.batch == batch and not last.idle and last.watermark != MAX
 
     def begin_rest(self, has_begun_another: Callable[[], bool]) -> None:
         """Announce that readers need not wait, with a cut behind all that the query has written."""
-        assert self.last is not None
-        made = replace(self.last, idle=True, **self.of.cut()._asdict())
+        assert self._last is not None
+        made = replace(self._last, idle=True, **self._of.cut()._asdict())
         if not has_begun_another():
             self.maybe_idle = made
             self._send(made)
 
     def end_rest(self) -> None:
-        """Announce that readers have to wait again where they may not be waiting: at once, without a new cut,
-        since what was promised before idleness still holds."""
+        """Announce that readers have to wait again: at once, without a new cut, since what was promised before
+        idleness still holds."""
         if self.maybe_idle is not None:
             self._send(replace(self.maybe_idle, idle=False))
 
     def _send(self, made: Announcement) -> None:
-        self.of.send(made)
-        self.last = made
+        self._of.send(made)
+        self._last = made
         if not made.idle:
             self.maybe_idle = None

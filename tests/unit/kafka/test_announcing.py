@@ -15,17 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pyspark_aligned_kafka.announcing import query as query_module
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic, TopicEnds, WatermarkAnnouncer, need_millis
 from pyspark_aligned_kafka.announcing.audit import Promises
-from pyspark_aligned_kafka.announcing.polls import Polls
-from pyspark_aligned_kafka.announcing.query import (
-    AnnouncedQuery,
-    TimeWithoutWatermark,
-    hold_of,
-    to_announce,
-)
-from pyspark_aligned_kafka.announcing.rest import is_at_rest, rest_text
 from pyspark_aligned_kafka.announcing.written_topic import WrittenTopic
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import statements_of, with_known_partitions
@@ -39,6 +30,10 @@ from watermark_source.planning.announcement import Announcement, Removal
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import LAST, LAST_MOMENT, MAX, MIN, Millis
+from watermark_source.publishing import announced_query
+from watermark_source.publishing.announced_query import AnnouncedQuery, TimeWithoutWatermark, hold_of, to_announce
+from watermark_source.publishing.polls import Polls
+from watermark_source.publishing.rest import is_at_rest, rest_text
 from watermark_source.spark.operator_watermarks import NoWatermark, Why
 from watermark_source.status_model.source_status import SourceStatus, Status, WriterView
 
@@ -63,13 +58,13 @@ def promised(of: Promises, writer: str, partition: int, *offsets: int) -> list[i
 
 
 def test_what_is_announced_is_a_millisecond_below_and_never_goes_back() -> None:
-    assert to_announce(Millis(5_000), None, None) == 4_999
-    assert to_announce(Millis(5_000), 1_000, Millis(3_000)) == 3_999
-    assert to_announce(Millis(5_000), 1_000, Millis(4_500)) == 4_500
-    assert to_announce(MAX, 1_000, Millis(4_500)) == MAX
+    assert to_announce(Millis(5_000), 1, None) == 4_999
+    assert to_announce(Millis(5_000), 1_001, Millis(3_000)) == 3_999
+    assert to_announce(Millis(5_000), 1_001, Millis(4_500)) == 4_500
+    assert to_announce(MAX, 1_001, Millis(4_500)) == MAX
     assert to_announce(Millis(0), MAX, None) == MIN + 1
     # A lower one is as true, and readers accept it.
-    assert to_announce(Millis(LAST_MOMENT + 9), None, None) == LAST_MOMENT
+    assert to_announce(Millis(LAST_MOMENT + 9), 1, None) == LAST_MOMENT
 
 
 def test_a_query_without_a_watermark_is_named_once_after_a_minute_of_batches() -> None:
@@ -235,11 +230,11 @@ class SimulatedQuery:
 @pytest.fixture
 def announced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
     """Starts the announcements of a query."""
-    monkeypatch.setattr(query_module, "read_watermarks", lambda *_, **__: NoWatermark(Why.NO_WATERMARK))
+    monkeypatch.setattr(announced_query, "read_watermarks", lambda *_, **__: NoWatermark(Why.NO_WATERMARK))
     with ExitStack() as stack:
 
         def start(query: SimulatedQuery, *topics: SimulatedTopic) -> None:
-            one = AnnouncedQuery(cast(Any, query), topics, "a", None)
+            one = AnnouncedQuery(cast(Any, query), [WrittenTopic(each) for each in topics], "a", None)
             stack.callback(one.stop, 0.2)
             one.start()
 

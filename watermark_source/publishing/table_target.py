@@ -1,0 +1,93 @@
+"""TableTarget: a table's folder, where a query states after each batch up to when its rows are complete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from watermark_source.errors import UsageError
+from watermark_source.planning.watermark import Millis
+from watermark_source.publishing.file_sink import SinkLog
+from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
+from watermark_source.publishing.mark import Mark, newest
+from watermark_source.publishing.target import Target
+
+
+class _Stated(NamedTuple):
+    batch: int
+    watermark: Millis | None
+
+
+class TableTarget(Target):
+    """The mark of one run of a query in a table's folder."""
+
+    def __init__(self, folder: Folder, run: str, checkpoint: str, sink_log: SinkLog | None) -> None:
+        self._folder = folder
+        self._run = run
+        self._checkpoint = checkpoint
+        self._sink_log = sink_log
+        self._file = ""
+        self._mark: Mark | None = None
+        """What is in the file."""
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return self._folder.path
+
+    @property
+    def last(self) -> _Stated | None:
+        """The mark, once a batch of this query is in the table."""
+        mark = self._mark
+        return None if mark is None or mark.batch is None else _Stated(mark.batch, mark.watermark)
+
+    def prepare(self, writer: str, query: str) -> None:
+        """Take over what earlier runs of the writer have promised, of this checkpoint and of others."""
+        self._need_own_batches()
+        self._file = file_of(writer, self._run)
+        earlier = {name: mark for name, mark in marks_of(self._folder).items() if mark.writer == writer}
+        promised = newest(earlier.values()).get(writer)
+        batches = [mark.batch for mark in earlier.values() if mark.query == query and mark.batch is not None]
+        self._write(
+            Mark(
+                writer=writer,
+                query=query,
+                batch=max(batches, default=None),
+                watermark=None if promised is None else promised.watermark,
+                checkpoint=self._checkpoint,
+            )
+        )
+        delete(self._folder, [name for name in earlier if name != self._file])
+
+    def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
+        """State the watermark, or what an earlier run has promised where that is later."""
+        del writer, query
+        assert self._mark is not None
+        self._need_own_batches()
+        if not self._is_in_place():
+            raise UsageError(
+                f"writer {self._mark.writer} states nothing more for {self.name}: its mark there was deleted, by a "
+                "later run under the same name, or with the table. A name belongs to one query; to go on, start the "
+                "query again, or give it another name"
+            )
+        stated = [each for each in (watermark, self._mark.watermark) if each is not None]
+        self._write(replace(self._mark, batch=batch, watermark=max(stated, default=None)))
+
+    def end(self, *, has_ended: bool) -> None:
+        """State that the query has ended, so that whoever waits learns it."""
+        if has_ended and self._mark is not None and self._is_in_place():
+            self._write(replace(self._mark, ended=True))
+
+    def close(self) -> None:
+        """Nothing stays open."""
+
+    def _need_own_batches(self) -> None:
+        if self._sink_log is not None:
+            self._sink_log.need_own()
+
+    def _is_in_place(self) -> bool:
+        return self._file in marks_of(self._folder)
+
+    def _write(self, mark: Mark) -> None:
+        write(self._folder, self._file, mark)
+        self._mark = mark
