@@ -200,7 +200,7 @@ def _limit(group: GroupStatus | None) -> str:
 
 
 def thinned(points: tuple[Point, ...], most: int = MOST_POINTS) -> tuple[Point, ...]:
-    """Return at most so many points: of more, two neighbours become one, with the worse values of both."""
+    """Return at most so many points, at least two: neighbours become one, with the worse values of both."""
     while len(points) > most:
         # The newest stays as it is, whatever their number.
         pairs = zip_longest(points[:-1:2], points[1:-1:2])
