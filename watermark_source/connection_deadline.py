@@ -66,7 +66,7 @@ class _Response(io.RawIOBase):
 
 
 def body_of(response: http.client.HTTPResponse, most: int) -> bytes:
-    """Return the body of a response; of a longer one than ``most`` more bytes than that, and not all.
+    """Return the body of a response; of one with more than ``most`` bytes only a beginning, which has more too.
 
     Raises:
         IncompleteRead: it ends before its stated size.
