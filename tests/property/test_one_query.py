@@ -13,7 +13,7 @@ from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import Row, SimulatedLog
 from tests.simulation.one_query import Query, QuerySource
-from watermark_source.planning.group import MemberStatus, counts_with
+from watermark_source.planning.group import GroupMember, MemberStatus, counts_with
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
@@ -138,6 +138,8 @@ class Scenario:
         )
         self.outside = MemberDriver("x", store, self._log(1), policy) if draw.random() < 0.3 else None
         self.named = 0
+        self.told_before: dict[str, GroupMember] = {}
+        """What each had reported before the last batch."""
 
     def _log(self, splits: int) -> SimulatedLog:
         return log_of(*(self._times(START) for _ in range(splits)))
@@ -175,6 +177,7 @@ class Scenario:
             joined = all(len(each.known.apart) == len(query.sources) - 1 for each in query.sources)
             deaf = {each.name for each in query.sources if joined and draw.random() < 0.2}
             killed = draw.randrange(len(query.sources)) if draw.random() < 0.05 else None
+            self.told_before = dict(query.sources[0].store.reports)
             if query.ask(unknown, killed_before=killed, deaf=deaf):
                 self._check(before, is_outage=is_outage, joined=joined)
             for source in query.sources:
@@ -219,7 +222,13 @@ class Scenario:
         reached, at = reached_by(source), reported[source.name].watermark
         if counts(source) and reached is not None and at is not None and not self.disorder:
             assert at <= reached, f"{source.name} tells {at}, and has reached {reached}"
-        others = [w for name, report in reports if name != source.name and (w := counts_with(report)) is not None]
+        # One that Spark asks later may by then have less to tell: a split of it has come back from idleness.
+        last = self.told_before
+        others = [
+            max(w, counts_with(last[name]) or MIN) if name in last else w
+            for name, report in reports
+            if name != source.name and (w := counts_with(report)) is not None
+        ]
         if not others or not has_batch:
             return
         before, after = source.batches[-1].before, source.batches[-1].after
@@ -245,8 +254,8 @@ class Scenario:
 
 
 BY_DAY, PART, BY_NIGHT = 400, 5_000, 100_000
-FOUND = (452,)
-"""Scenarios that long runs found wrong: a source was named that had read all of a log whose newest time is hidden."""
+FOUND = (452, 1_331, 2_555, 3_142)
+"""Scenarios that a long run found: sources were named that had published no more than they had reported."""
 
 
 @pytest.mark.parametrize(

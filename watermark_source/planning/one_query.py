@@ -20,7 +20,7 @@ from watermark_source.planning.group import (
     incomplete,
 )
 from watermark_source.planning.planner import Plan
-from watermark_source.planning.watermark import MAX, Millis, saturating_add
+from watermark_source.planning.watermark import Millis, saturating_add
 
 
 class Outside(NamedTuple):
@@ -178,10 +178,8 @@ class QueryTurns:
             drift: in force in the group.
             reach: finds that of the plan.
         """
-        splits, ends = planned.state.splits, planned.observation.logs.ends
-        # Where all rows are read, how far they reach may not be known yet, and nobody is ahead of any that is left.
-        reads_all = splits and all(t.position >= ends.get(s, MAX) for s, t in splits.items())
-        promised = None if self._published is None or reads_all else self._published.reach
+        # Up to what it has reported, no row is left: a plan that knows less of its logs may only report less.
+        promised = self._published.reach if self._published is not None and self.promises_more else None
         self.shortfall = shortfall_of(report, promised, self._number, self._others, drift)
         others = planned.observation.others
         # Only who counts the others by their turns comes as far as they allow.
