@@ -96,9 +96,10 @@ class KeyOrder:
 
 def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
     """Return the WHERE and ORDER BY clauses for the rows of a range; an empty text without a key."""
+    # Also of a table that has lost its key, whose bounds are of another order.
+    conditions = limits(key, wanted)
     if not key:
         return ""
-    conditions = limits(key, wanted)
     where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
     return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
 
