@@ -444,7 +444,8 @@ def is_shown(at: list[str], words: str, metric: str) -> bool:
     """Return whether page and command have these words, and the metric, a pattern for its labels too, a value."""
     page, metrics = at
     with urlopen(page) as answer:
-        on_page = words in answer.read().decode()
+        # There it is a sentence of its own.
+        on_page = words.casefold() in answer.read().decode().casefold()
     console = Console(width=400, record=True, file=io.StringIO())
     watch(page, console)
     with urlopen(metrics) as answer:
