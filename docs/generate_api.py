@@ -21,7 +21,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
         "why_open stop_between_batches StatusPage recommended_conf"
     ),
     ("A watermark strategy of your own", "watermark_source"): "WatermarkGenerator RowsRead Silence",
-    ("Completeness", "watermark_source"): "publish_completeness complete_until",
+    ("Completeness", "watermark_source"): "publish_completeness completeness_of publish_in complete_until",
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
     ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",
     ("Verifying a copy", "pyspark_mysql_cdc_wm"): "verify_copy",

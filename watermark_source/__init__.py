@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from watermark_source.operators.temporal_join import temporal_join
     from watermark_source.planning.generator import RowsRead, Silence, WatermarkGenerator
     from watermark_source.publishing.completeness import publish_completeness
+    from watermark_source.publishing.database import publish_in
+    from watermark_source.publishing.in_batch import completeness_of
     from watermark_source.publishing.places import complete_until
     from watermark_source.spark.batch_clock import follow_clock
     from watermark_source.spark.follow import data_rows, follow_watermark, markers, split_late
@@ -30,12 +32,14 @@ __all__ = [
     "StatusPage",
     "WatermarkGenerator",
     "complete_until",
+    "completeness_of",
     "data_rows",
     "follow_clock",
     "follow_watermark",
     "markers",
     "order_by_event_time",
     "publish_completeness",
+    "publish_in",
     "recommended_conf",
     "split_late",
     "status",
@@ -51,12 +55,14 @@ _HOMES = {
     "StatusPage": "monitor.status_page",
     "WatermarkGenerator": "planning.generator",
     "complete_until": "publishing.places",
+    "completeness_of": "publishing.in_batch",
     "data_rows": "spark.follow",
     "follow_clock": "spark.batch_clock",
     "follow_watermark": "spark.follow",
     "markers": "spark.follow",
     "order_by_event_time": "operators.ordering",
     "publish_completeness": "publishing.completeness",
+    "publish_in": "publishing.database",
     "recommended_conf": "spark.session_conf",
     "split_late": "spark.follow",
     "status": "monitor.followed_queries",

@@ -120,14 +120,14 @@ def _run(words: Sequence[str] | None) -> int:
     complete = commands.add_parser(
         "complete",
         help="whether a table has every row up to a time, or wait until it has",
-        description="Reads what the writers of a table have stated (publish_completeness), and prints "
+        description="Reads what the writers of a table have stated (publish_completeness, completeness_of), and prints "
         "whether it has every row before the time that is on time, or who holds it.",
         epilog='For example: /lake/counts --until 2026-11-28T12:00Z --wait --timeout "2 hours". Exit status: 0 if it '
         "is complete; 1 if it is not yet; 2 if no writer has stated anything, the one that holds it has ended, or for "
         "a wrong command.",
         allow_abbrev=False,
     )
-    complete.add_argument("place", metavar="PLACE", help="the table's folder")
+    complete.add_argument("place", metavar="PLACE", help="the table's folder, or URL#table of a database")
     complete.add_argument(
         "--until", required=True, metavar="TIME", help="ISO 8601, UTC without a zone, or milliseconds since 1970"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,10 @@ from pyspark.sql.streaming import StreamingQuery
 from tests.spark.queries import START, Rows, Streams, settle
 from watermark_source import (
     complete_until,
+    completeness_of,
     follow_watermark,
     publish_completeness,
+    publish_in,
     why_open,
 )
 from watermark_source.command_line import main
@@ -107,3 +111,49 @@ def test_a_checkpoint_that_begins_anew_in_a_file_sinks_folder_is_refused_because
     with pytest.raises(UsageError, match=r"the query writes to another folder; write to="):
         published_for(query, streams.sink("other"))
     query.stop()
+
+
+@pytest.mark.parametrize("shape", ["windows", "rows"])
+def test_what_a_batch_states_of_a_database_is_in_the_transaction_of_its_rows(
+    streams: Streams, tmp_path: Path, shape: str
+) -> None:
+    place, looks = f"sqlite:///{tmp_path}/shop.db#counts", list[tuple[float | None, float]]()
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.execute("CREATE TABLE counts (at BIGINT)")
+        connection.execute(
+            "CREATE TABLE watermark_completeness (table_name VARCHAR(255), writer VARCHAR(255), complete_until BIGINT, "
+            "mark VARCHAR(4000), PRIMARY KEY (table_name, writer))"
+        )
+
+    def write(batch: DataFrame, number: int) -> None:
+        looks.append((seconds(place), number))
+        mark = completeness_of(batch, "counts-job")
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as connection, connection:
+            connection.executemany("INSERT INTO counts VALUES (?)", [(row.at,) for row in batch.collect()])
+            publish_in(connection, mark, "counts")
+            # Until the commit another connection sees neither.
+            assert seconds(place) == looks[-1][0]
+
+    rows = follow_watermark(streams.load())
+    at = {"windows": windows(rows).select(F.col("end").alias("at")),
+          "rows": rows.select(F.unix_millis("event_time").alias("at"))}[shape]  # fmt: skip
+    writer = at.writeStream.foreachBatch(write).option("checkpointLocation", str(streams.checkpoint(shape)))
+    query = writer.start()
+    streams.started.append(query)
+    for number, step in enumerate(STEPS):
+        streams.write(step)
+        settle(query)
+        assert seconds(place) == WATERMARKS[number]
+    query.stop()
+    known = [at for at, _ in looks if at is not None]
+    assert known == sorted(known)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        found = sorted((at - START) / 1_000 for (at,) in connection.execute("SELECT at FROM counts"))
+    assert found == (
+        [10, 20, 30, 40] if shape == "windows" else sorted(s for r in STEPS for v in r.values() for s, _ in v)
+    )
+
+
+def test_outside_of_a_batch_nothing_is_stated(streams: Streams) -> None:
+    with pytest.raises(UsageError, match="expected to be called in the function of foreachBatch"):
+        completeness_of(streams.spark.range(1), "job")

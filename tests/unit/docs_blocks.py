@@ -55,7 +55,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/alignment.md": (PART, "test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_not"),
     "docs/batch.md": (OF_TOPICS, OF_TOPICS),
     "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
-    "docs/completeness.md": (PART, COMMAND, CLUSTER, CLUSTER),
+    "docs/completeness.md": (PART, PART, CLUSTER, COMMAND, CLUSTER, CLUSTER),
     "docs/deployment.md": (CLUSTER,) * 5,
     "docs/event-time.md": (OF_TOPICS, SCHEMAS, PART, COMMAND, OUTPUT),
     "docs/joins.md": (OF_OPERATORS,) * 5,

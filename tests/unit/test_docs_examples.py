@@ -36,6 +36,7 @@ OPTIONS = {row.name for row in (*KAFKA_OPTIONS, *MYSQL_OPTIONS, *ENGINE_OPTIONS)
     row.name for row in SETTINGS.values()
 }
 SPARKS = {"checkpointLocation", "numRows", "topic", "truncate"}
+DELTAS = {"userMetadata"}
 PARSED = {
     "aligned-kafka": (kafka_options.parse, {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"}),
     "mysql-cdc-wm": (
@@ -61,7 +62,7 @@ def test_an_example_names_options_that_there_are(example: str) -> None:
             given = {word.arg for word in node.keywords if word.arg}
             if node.func.attr == "option" and isinstance(node.args[0], ast.Constant):
                 given.add(str(node.args[0].value))
-            assert given <= OPTIONS | SPARKS, given - OPTIONS
+            assert given <= OPTIONS | SPARKS | DELTAS, given - OPTIONS
 
 
 @pytest.mark.parametrize("page", sorted(BLOCKS_OF))

@@ -64,7 +64,10 @@ def complete(
 
 def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) -> str:
     if holder is None:
-        return f"{place}: no writer has stated anything; start one: publish_completeness(query, to=…, writer=…)"
+        return (
+            f"{place}: no writer has stated anything; start one: publish_completeness(query, to=…, writer=…), or "
+            "completeness_of in its foreachBatch"
+        )
     if holder.mark is None:
         return f"{place}: writer {holder.writer} has stated nothing yet"
     reached = f"writer {holder.writer} is complete until {time_text(holder.watermark)}"

@@ -23,7 +23,8 @@ def publish_completeness(
         published = publish_completeness(query, to="/lake/counts", writer="hourly-counts")
 
     The statement is a small file in the folder, which Spark ignores: written after the batch is committed, replaced
-    whole, never ahead of the rows, never lower than before.
+    whole, never ahead of the rows, never lower than before. Where the rows are written in ``foreachBatch`` to a
+    database or a Delta table, ``completeness_of`` states it in the transaction of the rows.
 
     Args:
         query: a running query of a Spark Classic session.

@@ -43,7 +43,8 @@ class Folder:
             return cls(LocalFileSystem(), str(Path(text).expanduser().absolute()))
         if (known := _SCHEMES.get(scheme.lower())) is None:
             raise UsageError(
-                f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole"
+                f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole. "
+                "Elsewhere, write the time with the rows: completeness_of in foreachBatch"
             )
         if known == "file":
             return cls(LocalFileSystem(), unquote(re.sub(r"^//(?:localhost(?=/))?", "", rest)).rstrip("/") or "/")

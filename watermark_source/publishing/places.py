@@ -1,4 +1,4 @@
-"""``complete_until``: what the writers of a table have stated in its folder.
+"""``complete_until``: what the writers of a table have stated, in its folder, in its commits, or in a database.
 
 Without Spark, which programs that only ask need not have.
 """
@@ -6,11 +6,14 @@ Without Spark, which programs that only ask need not have.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from itertools import chain
 from pathlib import Path
 
+from watermark_source.publishing.database import is_url, marks_in_database
+from watermark_source.publishing.delta import marks_in_commits
 from watermark_source.publishing.folder import Folder, marks_of
-from watermark_source.publishing.mark import Holder, holder_of, newest
+from watermark_source.publishing.mark import Holder, Mark, holder_of, newest
 
 
 def complete_until(place: str | Path, writers: Collection[str] = ()) -> dt.datetime | None:
@@ -19,7 +22,8 @@ def complete_until(place: str | Path, writers: Collection[str] = ()) -> dt.datet
     For windows: each window that ends by then is in it. Of several writers the lowest time counts.
 
     Args:
-        place: the table's folder, as in ``publish_completeness``.
+        place: the table's folder, as in ``publish_completeness``; or the URL of a database with the name of the table,
+            ``sqlite:////data/shop.db#counts``.
         writers: names of writers that count even before they have written for the first time.
 
     Returns:
@@ -44,4 +48,11 @@ def holder_at(place: str | Path, writers: Collection[str] = ()) -> Holder | None
         UsageError: the place is not accepted.
         SourceError: it cannot be read; ``CorruptDataError``: what is there is not a mark.
     """
-    return holder_of(newest(marks_of(Folder.at(place)).values()), writers)
+    return holder_of(newest(_marks_at(str(place))), writers)
+
+
+def _marks_at(place: str) -> Iterable[Mark]:
+    if is_url(place):
+        return marks_in_database(place)
+    folder = Folder.at(place)
+    return chain(marks_of(folder).values(), marks_in_commits(folder, place))

@@ -125,7 +125,16 @@ def read_watermarks(
     Raises:
         UsageError: the query runs by Spark Connect.
     """
-    execution = execution_of(query).lastExecution()
+    return batch_watermarks(execution_of(query).lastExecution(), before, only_last=only_last)
+
+
+def batch_watermarks(
+    execution: Any, before: BatchWatermarks | None = None, *, only_last: bool = False
+) -> BatchWatermarks | NoWatermark:
+    """Return what the operators of a batch state, by its execution in Spark (``IncrementalExecution``), if it has one.
+
+    The arguments are those of ``read_watermarks``.
+    """
     if execution is None:
         return NoWatermark(Why.NO_BATCH)
     # To ask for a plan that is not there yet would make it, in a thread that is not the query's.
@@ -194,6 +203,16 @@ def output_of(
     committed = None if progress is None else executed_batch(progress)
     if progress is None or committed is None:
         return NoWatermark(Why.NO_BATCH)
+    return output_after(batch, committed, progress["sources"], is_bounded=is_bounded)
+
+
+def output_after(
+    batch: BatchWatermarks, committed: int, sources: Sequence[Mapping[str, Any]], *, is_bounded: bool
+) -> OutputWatermark:
+    """Return the watermark of all rows written after the ``committed`` batch, or one that is about to be. Pure.
+
+    ``sources``: the query's, with the description and the ``endOffset`` of each after that batch.
+    """
     is_committed = batch.batch <= committed
     if batch.is_complete or not (is_committed or batch.has_late):
         return NoWatermark(Why.COMPLETE_MODE if batch.is_complete else Why.PLANNING)
@@ -202,7 +221,7 @@ def output_of(
         return NoWatermark(Why.NO_PROMISE, without[0].name)
     stated = [_after(operator, is_committed=is_committed) for operator in last]
     if batch.has_stateless_rows or not last:
-        of_sources = _of_sources(progress["sources"])
+        of_sources = _of_sources(sources)
         if isinstance(of_sources, NoWatermark):
             return of_sources
         stated += of_sources
@@ -234,6 +253,16 @@ def _or_end(watermark: Millis) -> Millis:
 
 
 # What Spark's driver process answers over Py4J.
+
+
+def sources_of(execution: Any) -> list[Mapping[str, Any]]:
+    """Return the sources of a query and the ends of its batch under way, as its progress event has them later."""
+    ends = execution.availableOffsets()
+    found: list[Mapping[str, Any]] = []
+    for source in scala_items(execution.sources()):
+        end = _option(ends.get(source))
+        found.append({"description": str(source.toString()), "endOffset": None if end is None else str(end.json())})
+    return found
 
 
 def execution_of(query: StreamingQuery) -> Any:

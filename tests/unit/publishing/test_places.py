@@ -1,0 +1,163 @@
+"""Marks beside the rows of a transaction: in a database, and in the commits of a Delta table."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from watermark_source import complete_until, publish_in
+from watermark_source.errors import CorruptDataError, MissingPackageError, SourceError, UsageError
+from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.publishing import database
+from watermark_source.publishing.mark import Mark, moment_of
+
+NOON = 1_764_417_600_000
+MARK = Mark(writer="hourly", query="q", batch=3, watermark=Millis(NOON), checkpoint="file:/checkpoints/hourly")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with the table of the marks, by the statement that the error has."""
+    found = tmp_path / "shop.db"
+    with closing(sqlite3.connect(found)) as connection:
+        with pytest.raises(SourceError, match="the time until which counts is complete cannot be written") as refused:
+            publish_in(connection, MARK, "counts")
+        connection.execute(str(refused.value).partition("create it once: ")[2])
+    return found
+
+
+@pytest.fixture(params=["sqlite3", "sqlalchemy"])
+def url(request: pytest.FixtureRequest, file: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The database as each of the two readers reads it."""
+    if request.param == "sqlalchemy":
+        monkeypatch.setattr(database, "_SQLITE", "none")
+    return f"sqlite:///{file}#counts"
+
+
+@pytest.fixture
+def connection(file: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(file)) as made:
+        yield made
+
+
+def test_a_mark_is_in_the_transaction_of_the_rows_and_never_goes_back(connection: sqlite3.Connection, url: str) -> None:
+    assert complete_until(url) is None
+    publish_in(connection, replace(MARK, watermark=None), "counts")
+    connection.commit()
+    assert complete_until(url) is None
+    for watermark, expected in (
+        (NOON, NOON),
+        (NOON - 1, NOON),
+        (None, NOON),
+        (NOON, NOON),
+        (NOON + 1, NOON + 1),
+        (MAX, MAX),
+    ):
+        before = complete_until(url)
+        publish_in(connection, replace(MARK, watermark=None if watermark is None else Millis(watermark)), "counts")
+        assert complete_until(url) == before
+        connection.commit()
+        assert complete_until(url) == moment_of(expected)
+    publish_in(connection, replace(MARK, watermark=None), "counts")
+    publish_in(connection, replace(MARK, writer="other"), "counts")
+    connection.rollback()
+    assert complete_until(url) == moment_of(MAX)
+    publish_in(connection, replace(MARK, writer="other"), "counts")
+    publish_in(connection, replace(MARK, watermark=Millis(5)), "another")
+    connection.commit()
+    assert complete_until(url) == moment_of(NOON)
+    assert complete_until(url, ["third"]) is None
+
+
+def test_a_connection_of_sqlalchemy_writes_in_its_transaction(file: Path) -> None:
+    engine, place = create_engine(f"sqlite:///{file}"), f"sqlite:///{file}#counts"
+    with engine.connect() as connection:
+        publish_in(connection, MARK, "counts")
+        connection.rollback()
+    assert complete_until(place) is None
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE counts (n BIGINT)"))
+        publish_in(connection, MARK, "counts")
+    assert complete_until(place) == moment_of(NOON)
+    engine.dispose()
+
+
+def test_what_is_not_a_connection_or_a_database_is_refused_and_named(file: Path, tmp_path: Path) -> None:
+    for wrong in (object(), "sqlite:///x", file):
+        with pytest.raises(UsageError, match="it takes a connection of SQLAlchemy, or of a driver of PEP 249"):
+            publish_in(wrong, MARK, "counts")
+    with pytest.raises(SourceError, match=r"cannot be read in sqlite:///.*none\.db"):
+        complete_until(f"sqlite:///{tmp_path}/none.db#counts")
+    assert not (tmp_path / "none.db").exists()
+    with pytest.raises(UsageError, match="expected the URL of a database in SQLAlchemy's form"):
+        complete_until("carrier-pigeon://host/shop#counts")
+    with pytest.raises(SourceError) as refused:
+        complete_until("mysql+pymysql://user:hunter2@127.0.0.1:1/shop#counts")
+    assert "hunter2" not in str(refused.value)
+
+
+def test_a_row_that_no_writer_wrote_is_named(connection: sqlite3.Connection, url: str) -> None:
+    connection.execute("INSERT INTO watermark_completeness VALUES ('counts', 'by hand', 5, 'soon')")
+    connection.commit()
+    with pytest.raises(CorruptDataError, match="a row of watermark_completeness"):
+        complete_until(url)
+
+
+def test_another_database_than_sqlite_needs_a_package_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "find_spec", lambda _: None)
+    with pytest.raises(MissingPackageError, match="complete_until needs the package sqlalchemy"):
+        complete_until("mysql+pymysql://user@host/shop#counts")
+
+
+def commit(table: Path, version: int, mark: Mark | str | None, **more: object) -> None:
+    """Write a commit as Delta does: a line for each action."""
+    log = table / "_delta_log"
+    log.mkdir(exist_ok=True)
+    info = {"timestamp": NOON, "operation": "WRITE", **({} if mark is None else {"userMetadata": str(mark)}), **more}
+    lines = ({"commitInfo": info}, {"add": {"path": "part-0.parquet", "stats": '{"userMetadata":1}'}})
+    (log / f"{version:020}.json").write_text("\n".join(json.dumps(line) for line in lines))
+
+
+def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_and_a_new_checkpoint(
+    tmp_path: Path,
+) -> None:
+    commit(tmp_path, 0, None, operation="CREATE TABLE")
+    assert complete_until(tmp_path) is None
+    commit(tmp_path, 1, MARK)
+    commit(tmp_path, 2, replace(MARK, batch=4, watermark=Millis(NOON + 5)))
+    commit(tmp_path, 3, None, operation="OPTIMIZE")
+    commit(tmp_path, 4, "loaded by hand")
+    assert complete_until(tmp_path) == moment_of(NOON + 5)
+    # A checkpoint that began anew is behind what was promised before.
+    commit(tmp_path, 5, replace(MARK, query="p", batch=0, watermark=Millis(NOON - 5)))
+    assert complete_until(tmp_path) == moment_of(NOON + 5)
+    commit(tmp_path, 6, replace(MARK, writer="other", watermark=Millis(NOON + 1)))
+    assert complete_until(tmp_path) == moment_of(NOON + 1)
+    # Of Delta's own checkpoints and of what lies beside its log nothing is read.
+    (tmp_path / "_delta_log" / "_last_checkpoint").write_text("{}")
+    (tmp_path / "_delta_log" / f"{6:020}.checkpoint.parquet").write_bytes(b"PAR1")
+    assert complete_until(tmp_path) == moment_of(NOON + 1)
+
+
+def test_a_table_that_was_deleted_and_created_again_has_nothing_of_the_one_before(tmp_path: Path) -> None:
+    commit(tmp_path, 0, MARK)
+    assert complete_until(tmp_path) == moment_of(NOON)
+    commit(tmp_path, 0, None)
+    os.utime(tmp_path / "_delta_log" / f"{0:020}.json", (5, 5))
+    assert complete_until(tmp_path) is None
+
+
+def test_whoever_asks_needs_no_spark(tmp_path: Path) -> None:
+    code = "import sys, watermark_source as w; w.complete_until(sys.argv[1]); print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,123 @@
+"""A table of marks in a database: written with the rows in one transaction, read by the URL of the database."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from importlib.util import find_spec
+from typing import Any, Final
+
+from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
+from watermark_source.installation import lacking
+from watermark_source.publishing.mark import Mark, decoded
+
+_TABLE: Final = "watermark_completeness"
+_CREATE: Final = (
+    "CREATE TABLE watermark_completeness (table_name VARCHAR(255) NOT NULL, writer VARCHAR(255) NOT NULL, "
+    "complete_until BIGINT, mark VARCHAR(4000) NOT NULL, PRIMARY KEY (table_name, writer))"
+)
+_UPDATE: Final = (
+    "UPDATE watermark_completeness SET complete_until = ?, mark = ? WHERE table_name = ? AND writer = ? "
+    "AND (complete_until IS NULL OR complete_until <= ?)"
+)
+_FIND: Final = "SELECT mark FROM watermark_completeness WHERE table_name = ? AND writer = ?"
+_INSERT: Final = "INSERT INTO watermark_completeness (complete_until, mark, table_name, writer) VALUES (?, ?, ?, ?)"
+_ALL: Final = "SELECT mark FROM watermark_completeness WHERE table_name = ?"
+_SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
+"""How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
+_SQLITE: Final = "sqlite:///"
+
+
+def publish_in(connection: Any, mark: Mark, table: str) -> None:
+    """State in a database up to when a table is complete, in the transaction that writes its rows.
+
+        def write(batch, number):
+            with engine.begin() as connection:
+                connection.execute(insert(counts), [row.asDict() for row in batch.collect()])
+                publish_in(connection, completeness_of(batch, "hourly-counts"), table="counts")
+
+    The caller commits. What was stated before is never taken back: a lower time changes nothing.
+
+    Args:
+        connection: of SQLAlchemy, or of a driver of PEP 249, such as ``sqlite3``, ``psycopg`` and ``pymysql``.
+        mark: what ``completeness_of`` returned for the batch.
+        table: name of the table, by which ``complete_until`` finds it.
+
+    Raises:
+        UsageError: the connection is of another kind.
+        SourceError: the database refuses; the message has the statement that creates the table of the marks.
+    """
+    driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
+    sign = _SIGNS.get(getattr(sys.modules.get(type(driver).__module__.partition(".")[0]), "paramstyle", ""))
+    if sign is None or not hasattr(driver, "cursor"):
+        raise UsageError(
+            f"publish_in was given a {type(connection).__module__}.{type(connection).__name__}; it takes a connection "
+            "of SQLAlchemy, or of a driver of PEP 249 with the paramstyle qmark, format or pyformat"
+        )
+    key, until, text = (table, mark.writer), mark.watermark, str(mark)
+    try:
+        with closing(driver.cursor()) as cursor:
+            cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
+            if cursor.rowcount > 0:
+                return
+            cursor.execute(_FIND.replace("?", sign), key)
+            if cursor.fetchone() is None:
+                cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
+    except Exception as error:
+        raise SourceError(
+            f"the time until which {table} is complete cannot be written: {error}. If its table is not there, create "
+            f"it once: {_CREATE}"
+        ) from error
+
+
+def is_url(place: str) -> bool:
+    """Return whether a place is the URL of a database with the name of a table."""
+    return "://" in place and "#" in place
+
+
+def marks_in_database(place: str) -> Iterable[Mark]:
+    """Return the marks of a table's writers, by ``URL#table``.
+
+    Raises:
+        UsageError: the URL is not accepted, or the file is not there.
+        MissingPackageError: SQLAlchemy is not installed, which other databases than SQLite need.
+        SourceError: the database refuses, or does not answer.
+    """
+    url, _, table = place.rpartition("#")
+    shown = url.rpartition("@")[2] if "@" in url else url
+    try:
+        found = _rows(url, table)
+    except (UsageError, SourceError):
+        raise
+    except Exception as error:  # noqa: BLE001 - of whichever driver
+        raise SourceError(f"what is complete cannot be read in {shown}: {shortened(error)}") from None
+    for (text,) in found:
+        if (mark := decoded(text, f"a row of {_TABLE} in {shown}")) is None:
+            raise CorruptDataError(f"a row of {_TABLE} in {shown} is not a mark: seen {shortened(text)}; delete it")
+        yield mark
+
+
+def _rows(url: str, table: str) -> Sequence[Sequence[Any]]:
+    if url.startswith(_SQLITE):
+        with closing(sqlite3.connect(f"file:{url[len(_SQLITE) :]}?mode=rw", uri=True)) as connection:
+            return connection.execute(_ALL, (table,)).fetchall()
+    if find_spec("sqlalchemy") is None:
+        raise lacking("complete_until", "sqlalchemy", "alignment")
+    from sqlalchemy import create_engine, text  # noqa: PLC0415 - an optional dependency, slow to import
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        engine = create_engine(url)
+    except (ArgumentError, ImportError):
+        # A text that cannot be parsed may hold a password anywhere, so the error does not quote it.
+        raise UsageError(
+            "a place with #: expected the URL of a database in SQLAlchemy's form, whose driver is installed, and the "
+            "name of a table, for example postgresql+psycopg://user@host/shop#counts"
+        ) from None
+    try:
+        with engine.connect() as opened:
+            return [tuple(row) for row in opened.execute(text(_ALL.replace("?", ":table")), {"table": table})]
+    finally:
+        engine.dispose()

@@ -1,0 +1,43 @@
+"""Marks in the commits of a Delta table: the ``userMetadata`` with which a ``foreachBatch`` function wrote a batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+
+from watermark_source.errors import CorruptDataError, shortened
+from watermark_source.publishing.folder import Folder
+from watermark_source.publishing.mark import Mark, decoded
+
+_LOG = "_delta_log"
+_MOST_KEPT = 100_000
+
+
+def marks_in_commits(folder: Folder, place: str) -> Iterator[Mark]:
+    """Yield the marks in the commits that a Delta table still has; none of a folder that is no Delta table.
+
+    Delta keeps commits for thirty days (``delta.logRetentionDuration``).
+    """
+    for name, at in folder.times(_LOG).items():
+        if name.removesuffix(".json").isdecimal() and name.endswith(".json"):
+            mark = _of_commit(place, name, at)
+            if mark is not None:
+                yield mark
+
+
+@lru_cache(_MOST_KEPT)
+def _of_commit(place: str, name: str, written_at: float) -> Mark | None:
+    """Return the mark of a commit, which never changes: a file of another table at this place has another time."""
+    del written_at
+    content = Folder.at(place).read(f"{_LOG}/{name}") or b""
+    for line in content.splitlines():
+        if b'"commitInfo"' in line and b'"userMetadata"' in line:
+            try:
+                text = json.loads(line)["commitInfo"]["userMetadata"]
+            except (KeyError, TypeError, ValueError):
+                raise CorruptDataError(
+                    f"{place}/{_LOG}/{name} is not a commit of Delta: seen {shortened(line)}"
+                ) from None
+            return decoded(text, f"userMetadata of {place}/{_LOG}/{name}")
+    return None
