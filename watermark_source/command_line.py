@@ -267,13 +267,14 @@ _OF_GROUP = _Actions("group", ("list",), "leave", "SOURCE")
 
 def _action(words: Sequence[str], actions: _Actions) -> tuple[str, str | None, Sequence[str]]:
     """Return what to do, the name of whom it is done to if it has one, and the options; raises ``UsageError``."""
+    is_value = any(word.startswith("--") for word in words[-3:-2])
+    if words[-2:-1] == [actions.on_one] and not is_value:
+        return actions.on_one, words[-1], words[:-2]
     for name in actions.alone:
         if words and words[-1] == name:
             return name, None, words[:-1]
         if words and words[0] == name:
             return name, None, words[1:]
-    if words[-2:-1] == [actions.on_one]:
-        return actions.on_one, words[-1], words[:-2]
     if words[:1] == [actions.on_one] and len(words) > 1:
         return actions.on_one, words[1], words[2:]
     raise UsageError(

@@ -156,6 +156,10 @@ def test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_n
     assert "leave orders: it reports, and would be in the group again at once" in capsys.readouterr().err
     assert main(["group", "leave", "carts", "--alignmentGroup", "g"]) == 2
     assert "leave carts: the group g has the sources orders" in capsys.readouterr().err
+    assert main([*of_group, "leave", "list"]) == 2
+    assert "leave list: the group g has the sources orders" in capsys.readouterr().err
+    assert main(["group", "--alignmentGroup", "leave", "list"]) == 0
+    assert capsys.readouterr().out == f"the group leave has no source in {store.location}\n"
     changed(url, f"seen = seen - {SILENT_FROM}", "orders")
     exchange(store, who("clicks"), at(50))
     assert main([*of_group, "list"]) == 0
