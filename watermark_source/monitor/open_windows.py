@@ -31,7 +31,7 @@ from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, Waiting, advice, advice_of, wrong_time
 from watermark_source.status_model.source_status import SourceStatus, silence_text
-from watermark_source.status_model.watermark_warnings import future_text, option_line
+from watermark_source.status_model.watermark_warnings import followed_in_sql, future_text, option_line
 
 _LINES: Final = 100
 """Rows of the printed table."""
@@ -172,8 +172,9 @@ def unfollowed_text(sources: Iterable[SourceStatus], found: Unfollowed) -> str:
     whose = f" of {names_text(behind)}" if behind else ""
     return (
         f"Spark's own watermark, {time_text(spark)}, is ahead of that of the sources, {theirs}, and rows{whose} behind "
-        "it are dropped as late, without an error: the query takes its watermark from a withWatermark, or began with a "
-        "checkpoint of Spark's own source; use follow_watermark(stream) instead of withWatermark"
+        "it are dropped as late, without an error: the query takes its watermark from a withWatermark, or WATERMARK in "
+        "SQL, or began with a checkpoint of Spark's own source; use follow_watermark(stream) instead of withWatermark; "
+        f"{followed_in_sql()}"
     )
 
 

@@ -27,6 +27,7 @@ from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.session_setting import session_setting
 from watermark_source.spark.source_evolution import need_new_names
 from watermark_source.spark.unexamined_query import EXAMINED
+from watermark_source.status_model.watermark_warnings import followed_in_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -142,9 +143,8 @@ class Unfollowed(NamedTuple):
             f'withWatermark("{column}", "{delay}"), or WATERMARK in SQL: Spark\'s watermark is then the highest event '
             f"time of all rows of {self.source}, and windows drop rows of slower partitions without an error. Write in "
             "its place, with a new checkpoint location: "
-            f'follow_watermark(spark.readStream….option("maxOutOfOrderness", "{delay}").load(){named}); for SQL '
-            f'follow_watermark(spark.readStream.table(…){named}).createOrReplaceTempView("followed"), and FROM '
-            "followed without WATERMARK. Where the highest is meant, data_rows(stream).withWatermark(…) logs nothing"
+            f'follow_watermark(spark.readStream….option("maxOutOfOrderness", "{delay}").load(){named}); '
+            f"{followed_in_sql(named)}. Where the highest is meant, data_rows(stream).withWatermark(…) logs nothing"
         )
 
 

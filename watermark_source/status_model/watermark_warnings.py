@@ -38,6 +38,14 @@ _MOST_PROPOSED = 86_400_000
 """Milliseconds: no warning proposes a longer bound or time-out. Rows that are late by more have another cause."""
 
 
+def followed_in_sql(column: str = "") -> str:
+    """Return the line by which SQL follows a source's watermark; ``column``: the argument that names another one."""
+    return (
+        f'for SQL follow_watermark(spark.readStream.table(…){column}).createOrReplaceTempView("followed"), and FROM '
+        "followed without WATERMARK"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A watermark, and for how long it has been the same. Times are milliseconds of a clock that never goes back."""

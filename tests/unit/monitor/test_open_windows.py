@@ -570,8 +570,10 @@ def test_a_query_that_does_not_follow_the_source_is_found_out(tmp_path: Path) ->
         "the window that ends at 2026-11-21 12:01:00 UTC closes before the sources' watermark has passed it, because "
         "Spark's own watermark, 2026-11-21 12:00:59.999 UTC, is ahead of that of the sources, 2026-11-21 12:00:00 UTC, "
         "and rows of orders-0 behind it are dropped as late, without an error: the query takes its watermark from a "
-        "withWatermark, or began with a checkpoint of Spark's own source; use follow_watermark(stream) instead of "
-        "withWatermark"
+        "withWatermark, or WATERMARK in SQL, or began with a checkpoint of Spark's own source; use "
+        "follow_watermark(stream) instead of withWatermark; for SQL "
+        'follow_watermark(spark.readStream.table(…)).createOrReplaceTempView("followed"), and FROM followed without '
+        "WATERMARK"
     )
     every = why_open(tmp_path / "ahead").sentence
     assert every.startswith("any window closes before the sources' watermark has passed it, because Spark's own")

@@ -412,7 +412,7 @@ def test_a_query_that_does_not_follow_its_sources_learns_the_reason_whatever_els
         "the query does not follow its sources: Spark's own watermark, 2026-11-21 12:00:00 UTC"
     )
     assert "rows of orders-1" in str(found)
-    assert str(found).endswith("use follow_watermark(stream) instead of withWatermark")
+    assert "use follow_watermark(stream) instead of withWatermark; for SQL " in str(found)
 
 
 def forms(diagnoses: Iterable[Diagnosis]) -> set[tuple[DelayVerdict, str]]:
