@@ -1,5 +1,7 @@
 """A driver program to be killed: three jobs in a row that count clicks, two of which announce their watermark.
 
+The second and the third read what they count beside the rows that it was counted from, together in an alignment group.
+
 Run as ``python killed_chain_driver.py MASTER BOOTSTRAP CLICKS MINUTES TENS ROWS_A_BATCH FOLDER``; see killed_driver.py.
 Spark's Kafka sink writes a batch again that was killed, so the jobs behind it drop copies by the counted window.
 """
@@ -23,6 +25,7 @@ from watermark_source import follow_watermark
 MINUTES, TENS, HOURS = "minutes", "tens", "hours"
 WRITERS = ("fast", "slow")
 IN_PAYLOAD = {"eventTimeColumn": "value:$.at", "eventTimeFormat": "millis"}
+DRIFT_MS = 600_000
 
 
 @dataclass(frozen=True)
@@ -46,12 +49,14 @@ class ChainJob(TopicJob):
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
         clicks = follow_watermark(self._read(spark, self.topic, ",".join(WRITERS)))
-        tens = counted(self._once(spark, self.minutes, MINUTES), "10 minutes", F.sum("clicks"))
-        hours = counted(self._once(spark, self.tens, TENS), "1 hour", F.sum("clicks"))
+        beside_minutes = follow_watermark(self._read(spark, self.topic, ",".join(WRITERS), **aligned(TENS)))
+        beside_tens = follow_watermark(self._read(spark, self.minutes, MINUTES, **IN_PAYLOAD, **aligned(HOURS)))
+        tens = self._once(spark, self.minutes, MINUTES, **aligned(TENS)).unionByName(uncounted(beside_minutes))
+        hours = self._once(spark, self.tens, TENS, **aligned(HOURS)).unionByName(uncounted(beside_tens))
         return {
             MINUTES: self._to_topic(counted(clicks, "1 minute", F.count("*")), MINUTES, self.minutes),
-            TENS: self._to_topic(tens, TENS, self.tens),
-            HOURS: self.written(HOURS, hours),
+            TENS: self._to_topic(counted(tens, "10 minutes", F.sum("clicks")), TENS, self.tens),
+            HOURS: self.written(HOURS, counted(hours, "1 hour", F.sum("clicks"))),
         }
 
     def started(self, name: str, query: StreamingQuery) -> None:
@@ -60,13 +65,13 @@ class ChainJob(TopicJob):
             kafka = {"kafka.bootstrap.servers": self.bootstrap}
             announce_watermark(query, topic=topic, kafka=kafka, writer=name)
 
-    def _once(self, spark: SparkSession, topic: str, writer: str) -> DataFrame:
-        return once(self._read(spark, topic, writer, **IN_PAYLOAD))
+    def _once(self, spark: SparkSession, topic: str, writer: str, **options: str) -> DataFrame:
+        return once(self._read(spark, topic, writer, **IN_PAYLOAD, **options)).select("event_time", "clicks")
 
     def _to_topic(self, rows: DataFrame, name: str, topic: str) -> DataStreamWriter:
         return to_topic(rows, self.bootstrap, topic, self.checkpoint(name))
 
-    def _read(self, spark: SparkSession, topic: str, writers: str, **event_time: str) -> DataFrame:
+    def _read(self, spark: SparkSession, topic: str, writers: str, **options: str) -> DataFrame:
         return (
             spark.readStream.format("aligned-kafka")
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -75,9 +80,18 @@ class ChainJob(TopicJob):
             .option("maxOffsetsPerTrigger", self.rows_a_batch)
             .option("watermarkStrategy", "announced")
             .option("announcedBy", writers)
-            .options(**event_time)
+            .options(**options)
             .load()
         )
+
+
+def aligned(group: str) -> dict[str, str]:
+    return {"alignmentGroup": group, "alignmentMaxDrift": f"{DRIFT_MS} milliseconds"}
+
+
+def uncounted(rows: DataFrame) -> DataFrame:
+    """Return rows that add nothing to what is counted beside them."""
+    return rows.select("event_time", F.lit(0).cast("long").alias("clicks"))
 
 
 def once(rows: DataFrame) -> DataFrame:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 import pytest
 
+from tests.simulation.announcements import BY, Announcements
 from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
 from tests.simulation.log import Row, SimulatedLog
@@ -17,6 +18,7 @@ from watermark_source.planning.group import GroupMember, MemberStatus, counts_wi
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import Announced
 from watermark_source.planning.watermark import MIN, Millis
 
 DAY, DRIFT = 86_400_000, 30_000
@@ -37,7 +39,7 @@ def has_read_all(source: MemberDriver) -> bool:
 def test_a_day_of_two_topics_takes_as_many_batches_as_without_a_group(max_rows: tuple[int | None, ...]) -> None:
     logs = [log_of(range(START, START + DAY + 1, step)) for step in (60_000, 20_000)]
     policy = PlanPolicy(alignment=Alignment(max_drift=DRIFT))
-    query = Query(Store(), logs, policy, [{"max_rows": most} for most in max_rows])
+    query = Query(Store(), logs, [policy] * 2, [{"max_rows": most} for most in max_rows])
     query.ask()
     query.identify()
     for _ in range(3):
@@ -83,6 +85,9 @@ def check(query: Query, drift: int, before: dict[str, Before] | None = None) -> 
         behind = [at for name, at in reached.items() if name != source.name]
         if not behind or not source.batches or not counts(source):
             continue
+        if source.announcements is not None:
+            check_announced(source, min(behind) + drift)
+            continue
         allowed = source.policy.strategy.event_time_of(Millis(min(behind) + drift))
         for split, rows in source.batches[-1].rows.items():
             log, start = source.log.splits[split], source.starts.get(split, 0)
@@ -94,6 +99,15 @@ def check(query: Query, drift: int, before: dict[str, Before] | None = None) -> 
             assert len(beyond) <= 1, f"{source.name} {split}: {beyond}, beyond {allowed}"
 
 
+def check_announced(source: QuerySource, limit: int) -> None:
+    """Where writers announce the watermark, one announcement takes the place of one row."""
+    announcements, batch = source.announcements, source.batches[-1]
+    assert announcements is not None
+    for split, at in batch.after.splits.items():
+        beyond = announcements.beyond(split, at.observed, at.position, limit)
+        assert beyond <= 1, f"{source.name} {split}: rows of {beyond} announcements beyond {limit}"
+
+
 def counts(source: QuerySource) -> bool:
     """Return whether a source is neither idle nor done, by what it has reported to the group."""
     reported = source.store.reports.get(source.name)
@@ -103,6 +117,8 @@ def counts(source: QuerySource) -> bool:
 def reached_by(source: QuerySource) -> int | None:
     """Return up to which watermark no row is left of any split, and for a split without rows its own watermark."""
     state, strategy = source.state(), source.policy.strategy
+    if source.announcements is not None:
+        return source.announcements.watermark_at(state)
     after = source.batches[-1].watermarks_after(source.policy) if source.batches else {}
     found = []
     for split, at in state.splits.items():
@@ -133,9 +149,8 @@ class Scenario:
         )
         policy = PlanPolicy(alignment=Alignment(max_drift=self.drift), idleness=idleness, watermark_interval=0)
         files = draw.sample("abc", len(logs))
-        self.query = Query(
-            store, logs, policy, [self._options(log, file) for log, file in zip(logs, files, strict=True)]
-        )
+        options = [self._options(log, file) for log, file in zip(logs, files, strict=True)]
+        self.query = Query(store, logs, [policy] * len(logs), options)
         self.outside = MemberDriver("x", store, self._log(1), policy) if draw.random() < 0.3 else None
         self.named = 0
         self.told_before: dict[str, GroupMember] = {}
@@ -278,3 +293,118 @@ def test_in_drawn_scenarios_the_drift_holds_or_what_broke_it_is_named(
             scenario.finish()
         except AssertionError as error:
             raise AssertionError(f"scenario {seed}: {error}") from error
+
+
+# The same where writers announce the watermark of one source, or of several.
+
+
+class Announcing:
+    """A query of two or three sources, of which at least one follows what a writer announces."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = draw = Random(seed)
+        self.drift = draw.choice([0, 1_000, 60_000])
+        aligned = PlanPolicy(alignment=Alignment(max_drift=self.drift), watermark_interval=0)
+        self.announced = replace(aligned, strategy=Announced(BY))
+        logs = [log_of(*([] for _ in range(draw.randint(1, 2)))) for _ in range(draw.randint(2, 3))]
+        announces = [True, *(draw.random() < 0.5 for _ in logs[1:])]
+        draw.shuffle(announces)
+        self.times = dict.fromkeys(range(len(logs)), START)
+        options = [
+            {"max_rows": draw.choice([None, None, draw.randint(1, 30)]), "announcements": Announcements(log)}
+            if is_announced
+            else {"max_rows": draw.choice([None, None, draw.randint(2, 30)])}
+            for log, is_announced in zip(logs, announces, strict=True)
+        ]
+        policies = [self.announced if each else aligned for each in announces]
+        self.query = Query(Store(), logs, policies, options)
+        self.named = 0
+
+    def write(self, number: int) -> None:
+        """Write some batches to a source, each with its announcement where it has a writer that announces."""
+        draw, source = self.random, self.query.sources[number]
+        for _ in range(draw.choice([1, 1, 5, 40])):
+            step, now = draw.choice([1, 100, 2_000, 40_000]), self.times[number]
+            times = list(itertools.accumulate((draw.randint(1, step) for _ in range(draw.randint(0, 6))), initial=now))
+            for at in times[1:]:
+                draw.choice(list(source.log.splits.values())).append([at])
+            self.times[number] = times[-1]
+            if source.announcements is not None and draw.random() < 0.9:
+                is_idle = draw.random() < 0.05
+                source.announcements.announce(times[-1] if draw.random() < 0.95 else now, idle=is_idle)
+
+    def run(self, turns: int = 15) -> None:
+        draw, query = self.random, self.query
+        for _ in range(turns):
+            if draw.random() < 0.6:
+                self.write(draw.randrange(len(query.sources)))
+            if draw.random() < 0.05:
+                query.kill()
+            away = [s.announcements for s in query.sources if s.announcements is not None and draw.random() < 0.1]
+            for each in away:
+                each.is_current = False
+            unknown: dict[str, frozenset[Split]] = {}
+            if draw.random() < 0.1:
+                out = draw.choice(query.sources)
+                unknown = {out.name: frozenset(draw.sample(sorted(out.log.splits), 1))}
+            before = {source.name: Before.of(source) for source in query.sources}
+            killed = draw.randrange(len(query.sources)) if draw.random() < 0.05 else None
+            if query.ask(unknown, killed_before=killed):
+                named = [short for source in query.sources if (short := source.turns.shortfall) is not None]
+                self.named += len(named)
+                joins = not all(each.is_active for each in before.values())
+                assert not named or away or unknown or joins, named
+                if not named:
+                    check(query, self.drift, before)
+            for each in away:
+                each.is_current = True
+            for source in query.sources:
+                source.now += draw.choice([1, 500])
+                source.identified |= draw.random() < 0.6
+
+    def finish(self) -> None:
+        """Let all come to one time, and answer until each source has read all of its rows."""
+        last = max(self.times.values()) + 1
+        for source in self.query.sources:
+            for split in source.log.splits.values():
+                split.append([last])
+            if source.announcements is not None:
+                source.announcements.announce(last - 1)
+        size = sum(t.end for each in self.query.sources for t in each.log.splits.values())
+        self.query.identify()
+        for _ in range(4 * size + 20):
+            for source in self.query.sources:
+                source.now += 500
+            self.query.ask()
+            if all(map(has_read_all, self.query.sources)):
+                return
+        raise AssertionError("sources of the query wait for each other")
+
+
+def test_with_announced_watermarks_the_drift_holds_to_an_announcement_or_what_broke_it_is_named(
+    request: pytest.FixtureRequest,
+) -> None:
+    for seed in range(20_000 if request.config.getoption("--long") else 100):
+        scenario = Announcing(seed)
+        try:
+            scenario.run()
+            scenario.finish()
+        except AssertionError as error:
+            raise AssertionError(f"scenario {seed}: {error}") from error
+
+
+def test_a_day_of_announced_rows_beside_a_topic_takes_as_many_batches_as_without_a_group() -> None:
+    announced, other = log_of([]), log_of(range(START, START + DAY + 1, 20_000))
+    announcements = Announcements(announced)
+    for at in range(START, START + DAY + 1, 10_000):
+        announced.splits[Split("log", 0)].append([at])
+        announcements.announce(at)
+    aligned = PlanPolicy(alignment=Alignment(max_drift=DRIFT))
+    policies = [replace(aligned, strategy=Announced(BY)), aligned]
+    query = Query(Store(), [announced, other], policies, [{"announcements": announcements}, {}])
+    query.ask()
+    query.identify()
+    for _ in range(5):
+        query.ask()
+        check(query, DRIFT)
+    assert all(map(has_read_all, query.sources))

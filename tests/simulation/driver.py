@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tests.simulation.announcements import Announcements
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import passed_over
 from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
@@ -100,6 +101,7 @@ class Driver:
         previews: bool = False,
         looks: bool = False,
         ahead: RowsAhead | None = None,
+        announcements: Announcements | None = None,
     ) -> None:
         """Start a query.
 
@@ -110,6 +112,7 @@ class Driver:
         ``looks``: without an index the driver looks at the first rows of what nothing is known of.
         ``previews``: the system shows an event time of the rows that are planned, of some splits the highest.
         """
+        self.announcements = announcements
         self.previews = previews
         self.ahead = ahead
         self.without_newest = without_newest
@@ -131,6 +134,8 @@ class Driver:
     def restart(self, *, final: bool = False) -> None:
         """Begin a new process from the last offset; with ``final`` one whose ends are fixed now."""
         self._memory: tuple[str, SourceState] | None = None
+        if self.announcements is not None:
+            self.announcements.restart(self.state())
         self._reports: dict[SplitRange, RangeSummary] = {}
         self._has_planned = False
         self._rows_at: int | None = None
@@ -176,6 +181,7 @@ class Driver:
             now=Millis(self.now),
             logs=logs,
             seen={r.split: self._reported(r, state) for r in ranges_of(state)},
+            announced=None if self.announcements is None else self.announcements.observed(state),
             limits=BatchLimits(max_rows=None if one_batch else self.max_rows, one_batch=one_batch),
             history=PlanHistory(
                 since_rows=None if self._rows_at is None else Millis(self.now - self._rows_at),

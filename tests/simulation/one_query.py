@@ -67,13 +67,17 @@ class Query:
     """The sources, and the log of the batches that were planned."""
 
     def __init__(
-        self, store: Store, logs: Sequence[SimulatedLog], policy: PlanPolicy, options: Sequence[Mapping[str, Any]]
+        self,
+        store: Store,
+        logs: Sequence[SimulatedLog],
+        policies: Sequence[PlanPolicy],
+        options: Sequence[Mapping[str, Any]],
     ) -> None:
         """Start it. ``options``: of each source; ``file`` is the name of its file, by which the others sort it."""
         self.files: dict[str, Turn] = {}
         self.sources = [
             QuerySource(f"m{n}", store, log, policy, self.files, **of)
-            for n, (log, of) in enumerate(zip(logs, options, strict=True))
+            for n, (log, policy, of) in enumerate(zip(logs, policies, options, strict=True))
         ]
 
     def identify(self) -> None:

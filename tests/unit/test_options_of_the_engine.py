@@ -314,8 +314,8 @@ def test_announced_watermarks_follow_the_named_writers_at_an_interval_of_their_o
     ({**ANNOUNCED, "idleTimeout": "1 s"}, "idleTimeout", "a writer that is silent does, and writerTimeToLive ends"),
     ({**ANNOUNCED, "idleReturn": "pass"}, "idleReturn", "a writer that comes back is waited for"),
     ({**ANNOUNCED, "idleFollows": "group"}, "idleFollows", "no partition is idle"),
-    ({**ANNOUNCED, "alignmentGroup": "g"}, "alignmentGroup", "no watermark of their own"),
-    ({**ANNOUNCED, "alignmentMaxDrift": "1 s"}, "alignmentMaxDrift", "no watermark of their own"),
+    ({**ANNOUNCED, "alignmentMaxDrift": "1 s"}, "alignmentGroup", "is needed because alignmentMaxDrift is set"),
+    ({**ANNOUNCED, "alignmentGroup": "g"}, "alignmentMaxDrift", "is needed because alignmentGroup is set"),
 ])  # fmt: skip
 def test_what_does_not_go_with_announced_watermarks_is_refused(given: dict[str, str], option: str, text: str) -> None:
     error = refusal(**given)

@@ -20,7 +20,15 @@ from typing import Final, NamedTuple
 
 from watermark_source.errors import listed
 from watermark_source.planning.announcement import Announcement, Removal, Statement, gone_line, watermarks_command
-from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, lowest_of_active, watermark_text
+from watermark_source.planning.watermark import (
+    LAST,
+    MAX,
+    MIN,
+    Millis,
+    lowest_of_active,
+    saturating_add,
+    watermark_text,
+)
 
 MOST_CUTS: Final = 4_096
 """Announcements that are kept of a writer while they are not reached: dropping one in between only delays."""
@@ -498,6 +506,27 @@ def _status(writer: Writer, at: Cut | None, observed: ObservedAnnouncements, *, 
     if limit is not None and observed.silent.get(writer.name, 0) > limit:
         return WriterStatus.SILENT
     return WriterStatus.AWAITED if at is None or at.watermark in (None, MAX) else WriterStatus.ACTIVE
+
+
+def holding_writers(writers: Iterable[WriterAt], near: int = 0) -> Sequence[WriterAt]:
+    """Return the writers that the watermark waits for: those without one, or else those at most so many milliseconds
+    ahead of the lowest.
+
+    If none counts, those that may announce again.
+    """
+    every = list(writers)
+    for awaited in (WriterStatus.AWAITED, WriterStatus.ACTIVE):
+        found = [writer for writer in every if writer.status is awaited]
+        if found:
+            lowest = min(announced_at(writer) or 0 for writer in found)
+            most = saturating_add(lowest, near)
+            return found if awaited is WriterStatus.AWAITED else [w for w in found if (announced_at(w) or 0) <= most]
+    return [writer for writer in every if writer.status is not WriterStatus.ENDED]
+
+
+def announced_at(of: WriterAt) -> Millis | None:
+    """Return the watermark of the announcement in force."""
+    return None if of.at is None else of.at.watermark
 
 
 def reached(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from watermark_source.planning.group import OtherMember
+from watermark_source.planning.group import OtherMember, OwnWriter
 from watermark_source.planning.observation import FirstLook, Observation
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import IndexEntry, RowIndex, Split, SplitRange, TimeIndex
@@ -108,7 +108,7 @@ class Limit:
     """The highest watermark a split of the group may reach, and the member that sets it."""
 
     watermark: Millis
-    slowest: Split | OtherMember
+    slowest: Split | OtherMember | OwnWriter
     of_slowest: Millis | None = field(default=None, compare=False)
     """The limit of the slowest itself, which the others set. ``None`` if it is the same."""
 

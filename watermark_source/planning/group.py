@@ -105,6 +105,15 @@ class OtherMember(NamedTuple):
         return self.name
 
 
+class OwnWriter(NamedTuple):
+    """A writer of the source's own log, which is behind the others that write to it."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"writer {self.name}"
+
+
 SILENT_FROM: Final = 1_500
 """Milliseconds without a report from which another source of an alignment group is named as silent: each reports once a
 second."""

@@ -6,8 +6,17 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
+from watermark_source.planning.announced_group import AnnouncedPositions
 from watermark_source.planning.backlog import Backlog, Limit, Reach
-from watermark_source.planning.group import NO_OTHERS, GroupMember, MemberStatus, OtherMember, view
+from watermark_source.planning.group import (
+    NO_OTHERS,
+    GroupMember,
+    MemberStatus,
+    OtherMember,
+    OtherMembers,
+    OwnWriter,
+    view,
+)
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
@@ -33,7 +42,7 @@ def group_limit(
     watermark they reported last. ``quiet``: splits that are idle although they have rows.
     """
     splits = {s: t for s, t in splits.items() if s not in quiet} if quiet else splits
-    reached: dict[Split | OtherMember, Millis | None] = {
+    reached: dict[Split | OtherMember | OwnWriter, Millis | None] = {
         s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
     }
     starting = {s for s, t in splits.items() if reached[s] is None and _is_starting(s, t, observation, backlog)}
@@ -43,14 +52,20 @@ def group_limit(
         reached.update({s: begins.get(s, MIN) for s in starting})
     if others.slowest is not None:
         reached[others.slowest] = others.minimum
-    group = view(((s, w) for s, w in reached.items() if w is not None), backlog.max_drift or 0)
+    return _limit_of({s: w for s, w in reached.items() if w is not None}, others, backlog.max_drift or 0)
+
+
+def _limit_of(
+    reached: Mapping[Split | OtherMember | OwnWriter, Millis], others: OtherMembers, drift: int
+) -> Limit | None:
+    group = view(reached.items(), drift)
     if group.minimum == MIN and group.slowest is not None:
         return Limit(MIN, group.slowest)
     if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
         return Limit(others.ceiling, TO_COME if others.awaited else STORE)
     if group.slowest is None:
         return None
-    rest = view(((s, w) for s, w in reached.items() if w is not None and s != group.slowest), backlog.max_drift or 0)
+    rest = view(((s, w) for s, w in reached.items() if s != group.slowest), drift)
     of_slowest = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
     return Limit(group.limit, group.slowest, of_slowest)
 
@@ -104,11 +119,13 @@ def aligned_ends(
     quiet: Set[Split] = frozenset(),
     *,
     reads_alone: bool = False,
+    announced: AnnouncedPositions | None = None,
 ) -> Aligned:
     """Return the group's limit, and the planned ends of the splits that have rows, none beyond it.
 
     ``quiet``: splits that are idle although they have rows, and hold no other. ``reads_alone``: the source
-    reads a snapshot, or its logs up to their ends, first, and the other sources wait for that.
+    reads a snapshot, or its logs up to their ends, first, and the other sources wait for that. ``announced``: where
+    writers announce the watermark.
     """
     others = observation.others
     if reads_alone and others.ceiling is None:
@@ -121,6 +138,8 @@ def aligned_ends(
         return Aligned(Limit(MIN, slowest), stay, reached=backlog.beginnings())
     if backlog.max_drift is None or observation.limits.one_batch:
         return Aligned(None, dict(backlog.ends))
+    if announced is not None:
+        return _up_to_cuts(announced, observation, backlog)
     blind: frozenset[Split] = frozenset()
     while True:
         limit = group_limit(splits, observation, backlog, blind, quiet)
@@ -137,6 +156,19 @@ def aligned_ends(
             return Aligned(limit, ends, matters, _reached_by(ends, reach, limit, backlog), reach.steps)
         # Where the index shows nothing of a split now, it shows nothing of its end either.
         blind |= reach.blind
+
+
+def _up_to_cuts(announced: AnnouncedPositions, observation: Observation, backlog: Backlog) -> Aligned:
+    others = observation.others
+    reached = {announced.slowest: announced.watermark(announced.end), others.slowest: others.minimum}
+    known: dict[Split | OtherMember | OwnWriter, Millis] = {
+        member: at for member, at in reached.items() if member is not None and at is not None
+    }
+    limit = _limit_of(known, others, backlog.max_drift or 0)
+    floor = others.minimum if others.ceiling is None else None
+    ends = announced.ends_within(MAX if limit is None else limit.watermark, floor, observation.limits.max_rows)
+    at = {s: t.position for s, t in backlog.splits.items()}
+    return Aligned(limit, {s: max(at[s], min(end, ends.get(str(s.number), 0))) for s, end in backlog.ends.items()})
 
 
 def _with_next_row(
@@ -205,6 +237,7 @@ def membership(
     on_clock: bool,
     holds_group: bool,
     waits_for_first: bool,
+    announced: AnnouncedPositions | None = None,
 ) -> GroupMember:
     """Return the source as a member: with the lowest watermark its splits have when the batch is read.
 
@@ -216,11 +249,14 @@ def membership(
         on_clock: whether the source's event time is the clock.
         holds_group: whether what comes first is still read, for which other sources wait.
         waits_for_first: whether they wait for its first watermark.
+        announced: from the planned positions on, where writers announce the watermark.
     """
     if holds_group:
         return GroupMember(MemberStatus.HOLDING)
     if on_clock:
         return GroupMember(MemberStatus.CLOCK)
+    if announced is not None:
+        return announced.member(is_final=logs.ends_are_final, waits_for_first=waits_for_first)
     counting = {s: t for s, t in planned.items() if s not in snapshots}
     return _by_event_times(counting, reached, logs, waits_for_first=waits_for_first)
 

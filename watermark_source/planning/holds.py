@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
@@ -14,10 +14,16 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Final, NamedTuple
 
-from watermark_source.planning.announced import ObservedAnnouncements, WriterAt, WriterStatus, writers_at
+from watermark_source.planning.announced import (
+    ObservedAnnouncements,
+    WriterAt,
+    announced_at,
+    holding_writers,
+    writers_at,
+)
 from watermark_source.planning.catch_up import reads_first
 from watermark_source.planning.combined_watermark import positions_of
-from watermark_source.planning.group import FIRST, drift_in_force
+from watermark_source.planning.group import FIRST, OtherMember, drift_in_force
 from watermark_source.planning.hold_kinds import (
     AlignmentWait,
     Behind,
@@ -192,7 +198,7 @@ def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
     if first := tuple(_read_first(of)):
         return Holding(first)
     if observed is not None:
-        found = _of_writers(observed, writers_of(of))
+        found = _of_writers(observed, of)
         return Holding(found[:NAMED], more=max(0, len(found) - NAMED))
     if not of.policy.strategy.has_split_watermarks:
         return Holding()
@@ -201,7 +207,7 @@ def holds(of: PlanFacts) -> Holding:  # noqa: PLR0911  one line a case
         return Holding(tuple(islice(_all_left_out(of), NAMED)))
     by_lag = nsmallest(_EXAMINED, slowest.splits, key=lambda split: (of.lag_of(split) != 0, split))
     examined = [split_hold(split, of, split_facts(split, of), is_last=slowest.lead == 0) for split in by_lag]
-    held = selected(examined, slowest.lead, elsewhere=_elsewhere(of))
+    held = selected(examined, slowest.lead, elsewhere=_elsewhere(of, min(slowest.splits)))
     if held[0].takes_turns or held[0].by is HeldBy.SOURCE:
         return Holding(held)
     every = len(held) == len(examined)
@@ -249,10 +255,10 @@ def left_to_read(state: SourceState) -> int:
     return sum(max(0, end - state.splits[s].position) for s, end in ends.items() if s in state.splits)
 
 
-def _elsewhere(of: PlanFacts) -> Hold | None:
-    """Return the other source that the slowest split, and so all, wait for; ``None`` if there is none."""
-    limit, split = of.plan.limit, min(of.slowest.splits)
-    if limit is None or isinstance(limit.slowest, Split):
+def _elsewhere(of: PlanFacts, split: Split) -> Hold | None:
+    """Return the other source that a split, and so all, wait for; ``None`` if there is none."""
+    limit = of.plan.limit
+    if limit is None or not isinstance(limit.slowest, OtherMember):
         return None
     wait = alignment_wait(split, of)
     mark = None if wait is None or wait.max_drift is None else limit.watermark - wait.max_drift
@@ -363,33 +369,17 @@ def writers_of(of: PlanFacts) -> tuple[WriterAt, ...]:
     return () if observed is None else writers_at(observed, positions_of(of.state.splits), of.state.future_cap)
 
 
-def _of_writers(observed: ObservedAnnouncements, writers: Sequence[WriterAt]) -> tuple[Hold, ...]:
+def _of_writers(observed: ObservedAnnouncements, of: PlanFacts) -> tuple[Hold, ...]:
+    writers = writers_of(of)
     if not observed.is_current:
         return (Hold(by=HeldBy.WRITER, name=THE_ANNOUNCEMENTS, kind=HoldKind.NO_ANSWER),)
     if not writers:
         return (Hold(by=HeldBy.WRITER, name=THE_ANNOUNCEMENTS, kind=HoldKind.NEVER),)
-    return tuple(writer_hold(writer, observed) for writer in holding_writers(writers))
-
-
-def holding_writers(writers: Iterable[WriterAt]) -> Sequence[WriterAt]:
-    """Return the writers that the watermark waits for: those without one, or else those at most ``NOTABLE`` ahead of
-    the lowest, which take turns.
-
-    If none counts, those that may announce again.
-    """
-    every = list(writers)
-    for awaited in (WriterStatus.AWAITED, WriterStatus.ACTIVE):
-        found = [writer for writer in every if writer.status is awaited]
-        if found:
-            lowest = min(announced_at(writer) or 0 for writer in found)
-            near = saturating_add(lowest, NOTABLE)
-            return found if awaited is WriterStatus.AWAITED else [w for w in found if (announced_at(w) or 0) <= near]
-    return [writer for writer in every if writer.status is not WriterStatus.ENDED]
-
-
-def announced_at(of: WriterAt) -> Millis | None:
-    """Return the watermark of the announcement in force."""
-    return None if of.at is None else of.at.watermark
+    found = tuple(writer_hold(writer, observed) for writer in holding_writers(writers, NOTABLE))
+    # Rows before the next announcement are read, unless the alignment group lets none be.
+    paused = [] if of.plan.has_rows else [s for s, t in of.state.splits.items() if t.status is SplitStatus.PAUSED]
+    elsewhere = _elsewhere(of, min(paused)) if paused and all(h.kind is HoldKind.BACKLOG for h in found) else None
+    return found if elsewhere is None else (elsewhere,)
 
 
 def writer_hold(of: WriterAt, observed: ObservedAnnouncements) -> Hold:

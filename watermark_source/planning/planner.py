@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import NamedTuple, Protocol
 
 from watermark_source.planning.announced import needed_from
+from watermark_source.planning.announced_group import AnnouncedPositions
 from watermark_source.planning.backlog import Backlog, Limit, backlog_of, with_step, with_steps
 from watermark_source.planning.budget import Budgeted, budgeted_ends
 from watermark_source.planning.catch_up import caught_up_after, check_clock, check_start, is_done, reads_first
@@ -274,6 +275,9 @@ def batch_ends(
     splits, policy, logs, upcoming = known.splits, known.policy, observation.logs, observation.snapshots
     going = {s: t for s, t in splits.items() if s not in upcoming.waiting} if upcoming.waiting else splits
     backlog = backlog_of(going, observation, policy, index, rows)
+    announced = _announced(splits, state, known, observation)
+    if announced is not None and backlog.max_drift is not None and not observation.limits.one_batch:
+        backlog = announced.backlog(backlog, is_final=logs.ends_are_final)
     # A table that is found later holds no other source: its rows are late in any case.
     reads_first = (bool(known.continuing) or known.reads_to_end_first) and state.watermark is None
     if known.reads_to_end_first and logs.ends_are_final and all(splits[s].position >= e for s, e in logs.ends.items()):
@@ -286,7 +290,7 @@ def batch_ends(
     quiet = {
         s for s in known.undated if stays_quiet(splits[s], asked_before, policy.idleness.timeout_of(s, timeouts))
     } - logs.stale
-    aligned = aligned_ends(splits, observation, backlog, quiet, reads_alone=reads_alone)
+    aligned = aligned_ends(splits, observation, backlog, quiet, reads_alone=reads_alone, announced=announced)
     splits = with_steps(splits, aligned.steps, has_time_index=index is not None)
     allowed = aligned.ends
     waits = _waits_for_more(backlog, allowed, observation, policy.minimum_rows)
@@ -337,10 +341,26 @@ def batch_ends(
         holds_group=holds_group,
         has_rows=bool(read),
         next_reach=lambda planned: reach_after(
-            planned, reached(), observation, policy, index if by_rows else None, rows=rows
+            planned,
+            reached(),
+            observation,
+            policy,
+            index if by_rows else None,
+            rows=rows,
+            announced=_announced(planned, state, known, observation) if by_rows else None,
         ),
-        lead=lambda: _lead(read, reached(), aligned.limit, backlog, budgeted),
+        lead=lambda: (
+            _lead(read, reached(), aligned.limit, backlog, budgeted)
+            if announced is None or not read
+            else announced.lead(positions_of(after), MAX if aligned.limit is None else aligned.limit.watermark)
+        ),
     )
+
+
+def _announced(
+    splits: Mapping[Split, SplitState], state: SourceState, known: KnownSplits, observation: Observation
+) -> AnnouncedPositions | None:
+    return AnnouncedPositions.of(splits, observation, state.watermark, known.policy.future_cap(observation.now))
 
 
 def _reached_within(backlog: Backlog, aligned: Aligned, budgeted: Budgeted) -> dict[Split, Millis]:
@@ -371,7 +391,8 @@ def _waits_for_more(
     waiting = sum(end - backlog.splits[s].position for s, end in allowed.items())
     # A run with an end, or of one batch, does not wait; nor do rows whose event times the whole group waits for.
     aligned = backlog.max_drift is not None
-    unknown = aligned and backlog.index is None and any(t.watermark is None for t in backlog.splits.values())
+    learns = aligned and backlog.index is None and backlog.strategy.has_split_watermarks
+    unknown = learns and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
     return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
 
@@ -558,6 +579,7 @@ def _planned(
             on_clock=known.on_clock,
             holds_group=ends.holds_group,
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
+            announced=_announced(splits, state, known, observation),
         ),
         next_reach=partial(ends.next_reach, splits),
         lead=ends.lead,

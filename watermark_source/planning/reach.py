@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from watermark_source.planning.announced_group import AnnouncedPositions
 from watermark_source.planning.backlog import backlog_of
 from watermark_source.planning.budget import budgeted_ends, surely_within
 from watermark_source.planning.group import NO_OTHERS
@@ -25,6 +26,7 @@ def reach_after(
     index: TimeIndex | None,
     *,
     rows: RowIndex | None,
+    announced: AnnouncedPositions | None = None,
 ) -> Millis | None:
     """Return the watermark that the source surely has after the batch that follows a planned one.
 
@@ -39,6 +41,7 @@ def reach_after(
         policy: with the drift in force.
         index: event-time look-ups.
         rows: look-ups of rows in a log whose positions are not rows.
+        announced: from the planned positions on, where writers announce the watermark.
     """
     logs, snapshots, strategy = observation.logs, observation.snapshots, policy.strategy
     # Rows may wait for more to come, a bound that is learned may grow, and what is read ahead is not in the index.
@@ -47,8 +50,9 @@ def reach_after(
     most = observation.limits.max_rows
     # Where positions are not rows, only reading ahead would show how far the row limit goes.
     uncounted = rows is not None and most not in (None, MAX)
-    if index is None or uncounted or waits or is_learned or observation.others.ceiling is not None:
-        return None
+    is_unsure = uncounted or waits or observation.others.ceiling is not None
+    if is_unsure or announced is not None or index is None or is_learned:
+        return None if is_unsure or announced is None else announced.reach(most)
     index = index.at_a_glance
     active, after = counting(planned, reached, logs)
     if not active or after.keys() != active.keys() or active.keys() & (logs.unknown | logs.stale | logs.uncommitted):

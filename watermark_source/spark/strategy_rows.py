@@ -269,8 +269,6 @@ STRATEGIES: tuple[StrategyRow, ...] = (
             "writerTimeToLive ends that",
             "idleReturn": "no partition is idle; a writer that comes back is waited for",
             "idleFollows": "no partition is idle",
-            "alignmentMaxDrift": "partitions have no watermark of their own that could be ahead",
-            "alignmentGroup": "partitions have no watermark of their own that could be ahead",
         },
         interval=200,
     ),

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
-from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus
+from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus, announced_at
 from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, Motion, SplitFacts
-from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold, announced_at
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.watermark import is_moment, watermark_text
 from watermark_source.status_model.source_status import SourceStatus
@@ -141,7 +141,8 @@ def _paused(hold: Hold, _: Words, about: SplitFacts) -> str:
     drift, of = format_duration(wait.max_drift), "" if wait.drift_of is None else f" of {wait.drift_of}"
     if wait.ahead is not None and wait.ahead > wait.max_drift:
         return f"{format_duration(wait.ahead)} ahead of {wait.slowest} (alignmentMaxDrift {drift}{of})"
-    return f"next record over {drift} ahead of {wait.slowest} (alignmentMaxDrift{of})"
+    following = "record" if about.strategy.has_split_watermarks else "announced watermark"
+    return f"next {following} over {drift} ahead of {wait.slowest} (alignmentMaxDrift{of})"
 
 
 def moment_text(moment: int | None) -> str:

@@ -12,12 +12,13 @@ from watermark_source.planning.announced import (
     AnnouncedTable,
     LoggedStatement,
     ObservedAnnouncements,
+    holding_writers,
     with_statements,
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.hold_kinds import NOTHING_KNOWN, AlignmentWait, Behind, HoldKind, SplitFacts, split_kind
-from watermark_source.planning.holds import HeldBy, Hold, holding_writers, writer_hold
+from watermark_source.planning.holds import NOTABLE, HeldBy, Hold, writer_hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
@@ -261,7 +262,7 @@ def views(
     by = AnnouncedBy(frozenset(names), changes.pop("time_to_live", None))
     observed = ObservedAnnouncements(table=table, by=by, log="L", next_position=9, **{"is_current": True, **changes})
     writers = writers_at(observed, {"0": read}, Millis(10**12))
-    held = [writer_hold(each, observed) for each in holding_writers(writers)]
+    held = [writer_hold(each, observed) for each in holding_writers(writers, NOTABLE)]
     return {each.name: each for each in writer_views(observed, writers, held)}
 
 

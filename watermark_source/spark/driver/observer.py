@@ -292,7 +292,7 @@ class Observer:
             # What else there is to find out would be the same, too.
             return observation
         observation = self._whole(observation, state, limit, last)
-        if last.newest_mattered or self._membership.promises_more:
+        if announced is None and (last.newest_mattered or self._membership.promises_more):
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 
