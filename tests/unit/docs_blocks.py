@@ -52,9 +52,8 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
         "test_the_join_of_clicks_and_users_is_right_on_them",
     ),
     "docs/architecture.md": (DRAWING,),
-    "docs/alignment.md": (PART, "test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_not"),
     "docs/batch.md": (OF_TOPICS, OF_TOPICS),
-    "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
+    "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
     "docs/completeness.md": (PART, PART, CLUSTER, COMMAND, CLUSTER, CLUSTER),
     "docs/deployment.md": (CLUSTER,) * 5,
     "docs/event-time.md": (OF_TOPICS, SCHEMAS, PART, COMMAND, OUTPUT),
@@ -86,6 +85,9 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     ),
     "docs/processing-time.md": (OF_STRATEGIES,) * 2,
     "docs/sinks.md": ("test_the_lines_of_the_page_write_what_was_read",) * 6,
+    "docs/several-sources.md": (
+        PART, "test_a_source_that_is_gone_leaves_by_the_command_and_one_that_reports_does_not",
+    ),
     "docs/strategies.md": (
         OF_STRATEGIES, OF_STRATEGIES, "test_the_class_on_the_page_keeps_the_contract", PART,
         "test_the_class_on_the_page_keeps_the_contract",
