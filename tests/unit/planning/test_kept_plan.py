@@ -97,7 +97,16 @@ def test_it_is_not_of_another_state() -> None:
         (POLICY, {"ends": {A: 2}, "unknown": frozenset({B})}),
         (POLICY, {"now": Millis(QUIET + 5_001)}),
     ],
-    ids=str,
+    ids=[
+        "the clock",
+        "arrivals",
+        "the clock once caught up",
+        "announcements",
+        "an unfinished look-up",
+        "rows left",
+        "an end that is not known",
+        "a split that turns idle",
+    ],
 )
 def test_no_plan_is_kept_that_may_change_by_itself(policy: PlanPolicy, changes: dict[str, Any]) -> None:
     assert kept(policy, **changes) is None
