@@ -27,7 +27,6 @@ from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.session_setting import session_setting
 from watermark_source.spark.source_evolution import need_new_names
 from watermark_source.spark.unexamined_query import EXAMINED
-from watermark_source.status_model.watermark_warnings import followed_in_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -137,6 +136,8 @@ class Unfollowed(NamedTuple):
                 "its rows alone, or follow_watermark(stream), whose windows, joins and deduplication close by the "
                 'source\'s watermark; where markers are wanted, .option("includeMarkers", "true")'
             )
+        from watermark_source.status_model.watermark_warnings import followed_in_sql  # noqa: PLC0415 - warnings alone
+
         column, delay = self.watermarked
         named = "" if column == EVENT_TIME else f', "{column}"'
         return (
