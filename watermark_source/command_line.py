@@ -123,8 +123,8 @@ def _run(words: Sequence[str] | None) -> int:
         description="Reads what the writers of a table have stated (publish_completeness, completeness_of), and prints "
         "whether it has every row before the time that is on time, or who holds it.",
         epilog='For example: /lake/counts --until 2026-11-28T12:00Z --wait --timeout "2 hours". Exit status: 0 if it '
-        "is complete; 1 if it is not yet; 2 if no writer has stated anything, the one that holds it has ended, or for "
-        "a wrong command.",
+        "is complete; 1 if it is not yet; 2 if no writer has stated anything, the one that holds it has ended, the "
+        "place cannot be read, or for a wrong command.",
         allow_abbrev=False,
     )
     complete.add_argument("place", metavar="PLACE", help="the table's folder, or URL#table of a database")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from typing import Any, Final
@@ -22,9 +22,9 @@ _UPDATE: Final = (
     "UPDATE watermark_completeness SET complete_until = ?, mark = ? WHERE table_name = ? AND writer = ? "
     "AND (complete_until IS NULL OR complete_until <= ?)"
 )
-_FIND: Final = "SELECT mark FROM watermark_completeness WHERE table_name = ? AND writer = ?"
+_FIND: Final = "SELECT table_name, writer FROM watermark_completeness WHERE table_name = ? AND writer = ?"
 _INSERT: Final = "INSERT INTO watermark_completeness (complete_until, mark, table_name, writer) VALUES (?, ?, ?, ?)"
-_ALL: Final = "SELECT mark FROM watermark_completeness WHERE table_name = ?"
+_ALL: Final = "SELECT table_name, mark FROM watermark_completeness WHERE table_name = ?"
 _SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
 _SQLITE: Final = "sqlite:///"
@@ -46,30 +46,51 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
         table: name of the table, by which ``complete_until`` finds it.
 
     Raises:
-        UsageError: the connection is of another kind.
+        UsageError: the connection is of another kind, or the database takes the names for those of another writer.
         SourceError: the database refuses; the message has the statement that creates the table of the marks.
     """
     driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
-    sign = _SIGNS.get(getattr(sys.modules.get(type(driver).__module__.partition(".")[0]), "paramstyle", ""))
+    sign = _SIGNS.get(_paramstyle_of(driver))
     if sign is None or not hasattr(driver, "cursor"):
         raise UsageError(
             f"publish_in was given a {type(connection).__module__}.{type(connection).__name__}; it takes a connection "
             "of SQLAlchemy, or of a driver of PEP 249 with the paramstyle qmark, format or pyformat"
         )
+    if driver is not connection and not connection.in_transaction():
+        # SQLAlchemy knows of no statement of the driver's: it would commit nothing after a batch without rows.
+        connection.begin()
     key, until, text = (table, mark.writer), mark.watermark, str(mark)
     try:
         with closing(driver.cursor()) as cursor:
-            cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
-            if cursor.rowcount > 0:
-                return
             cursor.execute(_FIND.replace("?", sign), key)
-            if cursor.fetchone() is None:
+            found = _values_of(cursor.fetchone())
+            if found is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
+            elif found == key:
+                cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
     except Exception as error:
         raise SourceError(
             f"the time until which {table} is complete cannot be written: {error}. If its table is not there, create "
             f"it once: {_CREATE}"
         ) from error
+    if found not in (None, key):
+        raise UsageError(
+            f"table {table}, writer {mark.writer}: the database takes them for table {found[0]}, writer {found[1]}, so "
+            "that the time of one would be stated for both; choose names that differ by more than case, accents and "
+            f"spaces at their ends, or give the columns of {_TABLE} a binary collation"
+        )
+
+
+def _paramstyle_of(driver: Any) -> str:
+    """Return how a driver marks a parameter, as the outermost of its packages that states it."""
+    names = type(driver).__module__.split(".")
+    packages = (sys.modules.get(".".join(names[:length])) for length in range(1, len(names) + 1))
+    return next((str(style) for each in packages if (style := getattr(each, "paramstyle", None)) is not None), "")
+
+
+def _values_of(row: Any) -> tuple[Any, ...] | None:
+    """Return a row of a cursor as a tuple: a user's connection may have it as a mapping."""
+    return None if row is None else tuple(row.values() if isinstance(row, Mapping) else row)
 
 
 def is_url(place: str) -> bool:
@@ -93,7 +114,10 @@ def marks_in_database(place: str) -> Iterable[Mark]:
         raise
     except Exception as error:  # noqa: BLE001 - of whichever driver
         raise SourceError(f"what is complete cannot be read in {shown}: {shortened(error)}") from None
-    for (text,) in found:
+    for name, text in found:
+        if name != table:
+            # A database may take the names of two tables for one.
+            continue
         if (mark := decoded(text, f"a row of {_TABLE} in {shown}")) is None:
             raise CorruptDataError(f"a row of {_TABLE} in {shown} is not a mark: seen {shortened(text)}; delete it")
         yield mark

@@ -14,30 +14,30 @@ _LOG = "_delta_log"
 _MOST_KEPT = 100_000
 
 
-def marks_in_commits(folder: Folder, place: str) -> Iterator[Mark]:
+def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     """Yield the marks in the commits that a Delta table still has; none of a folder that is no Delta table.
 
     Delta keeps commits for thirty days (``delta.logRetentionDuration``).
     """
     for name, at in folder.times(_LOG).items():
         if name.removesuffix(".json").isdecimal() and name.endswith(".json"):
-            mark = _of_commit(place, name, at)
+            mark = _of_commit(folder, name, at)
             if mark is not None:
                 yield mark
 
 
 @lru_cache(_MOST_KEPT)
-def _of_commit(place: str, name: str, written_at: float) -> Mark | None:
-    """Return the mark of a commit, which never changes: a file of another table at this place has another time."""
+def _of_commit(folder: Folder, name: str, written_at: float) -> Mark | None:
+    """Return the mark of a commit, which never changes: a file of another table in this folder has another time."""
     del written_at
-    content = Folder.at(place).read(f"{_LOG}/{name}") or b""
+    content = folder.read(f"{_LOG}/{name}") or b""
     for line in content.splitlines():
         if b'"commitInfo"' in line and b'"userMetadata"' in line:
             try:
                 text = json.loads(line)["commitInfo"]["userMetadata"]
             except (KeyError, TypeError, ValueError):
                 raise CorruptDataError(
-                    f"{place}/{_LOG}/{name} is not a commit of Delta: seen {shortened(line)}"
+                    f"{folder.path}/{_LOG}/{name} is not a commit of Delta: seen {shortened(line)}"
                 ) from None
-            return decoded(text, f"userMetadata of {place}/{_LOG}/{name}")
+            return decoded(text, f"userMetadata of {folder.path}/{_LOG}/{name}")
     return None

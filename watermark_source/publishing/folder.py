@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -31,7 +31,7 @@ _MOST_NAME = 200
 class Folder:
     """A folder, and what reads and writes its files. Errors of the file system are ``SourceError``."""
 
-    system: FileSystem
+    system: FileSystem = field(hash=False)
     path: str
 
     @classmethod

@@ -66,14 +66,14 @@ def moment_of(until: int | None) -> dt.datetime | None:
 
 
 def decoded(text: str | bytes, where: str) -> Mark | None:
-    """Return the mark that a text is; ``None`` for JSON of another kind, such as another program's ``userMetadata``.
+    """Return the mark that a text is; ``None`` for what another program wrote, such as its ``userMetadata``.
 
     Raises:
         CorruptDataError: it is a mark, and cannot be read: it is damaged, or of a newer release.
     """
     try:
         found = json.loads(text)
-    except ValueError:
+    except (TypeError, ValueError):
         found = None
     if not isinstance(found, Mapping) or _KEY not in found:
         return None

@@ -55,4 +55,4 @@ def _marks_at(place: str) -> Iterable[Mark]:
     if is_url(place):
         return marks_in_database(place)
     folder = Folder.at(place)
-    return chain(marks_of(folder).values(), marks_in_commits(folder, place))
+    return chain(marks_of(folder).values(), marks_in_commits(folder))

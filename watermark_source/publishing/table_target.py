@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from watermark_source.errors import UsageError
+from watermark_source.errors import UsageError, listed
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.file_sink import SinkLog
 from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
@@ -45,7 +46,8 @@ class TableTarget(Target):
         """Take over what earlier runs of the writer have promised, of this checkpoint and of others."""
         self._need_own_batches()
         self._file = file_of(writer, self._run)
-        earlier = {name: mark for name, mark in marks_of(self._folder).items() if mark.writer == writer}
+        marks = self._marks_beside(writer, query)
+        earlier = {name: mark for name, mark in marks.items() if mark.writer == writer}
         promised = newest(earlier.values()).get(writer)
         batches = [mark.batch for mark in earlier.values() if mark.query == query and mark.batch is not None]
         self._write(
@@ -61,21 +63,20 @@ class TableTarget(Target):
 
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """State the watermark, or what an earlier run has promised where that is later."""
-        del writer, query
         assert self._mark is not None
         self._need_own_batches()
-        if not self._is_in_place():
+        if self._file not in self._marks_beside(writer, query):
             raise UsageError(
-                f"writer {self._mark.writer} states nothing more for {self.name}: its mark there was deleted, by a "
-                "later run under the same name, or with the table. A name belongs to one query; to go on, start the "
-                "query again, or give it another name"
+                f"writer {writer} states nothing more for {self.name}: its mark there was deleted, by a later run "
+                "under the same name, or with the table. A name belongs to one query; to go on, start the query again, "
+                "or give it another name"
             )
         stated = [each for each in (watermark, self._mark.watermark) if each is not None]
         self._write(replace(self._mark, batch=batch, watermark=max(stated, default=None)))
 
     def end(self, *, has_ended: bool) -> None:
         """State that the query has ended, so that whoever waits learns it."""
-        if has_ended and self._mark is not None and self._is_in_place():
+        if has_ended and self._mark is not None and self._file in marks_of(self._folder):
             self._write(replace(self._mark, ended=True))
 
     def close(self) -> None:
@@ -85,8 +86,20 @@ class TableTarget(Target):
         if self._sink_log is not None:
             self._sink_log.need_own()
 
-    def _is_in_place(self) -> bool:
-        return self._file in marks_of(self._folder)
+    def _marks_beside(self, writer: str, query: str) -> Mapping[str, Mark]:
+        """Return the marks in the folder; in that of Spark's file sink none is of another query with another name.
+
+        Two that plan their batches at the same moments would not show by the times in their logs.
+        """
+        marks = marks_of(self._folder)
+        others = {mark.writer for mark in marks.values() if mark.writer != writer and mark.query != query}
+        if self._sink_log is not None and others:
+            raise UsageError(
+                f"{self.name}: the log of Spark's file sink there has one sequence of batches, so that of two queries "
+                f"each passes over what the other has written. Seen beside writer {writer}: {listed(others)}. Let each "
+                "query write to a folder of its own"
+            )
+        return marks
 
     def _write(self, mark: Mark) -> None:
         write(self._folder, self._file, mark)

@@ -232,6 +232,25 @@ def test_a_checkpoint_that_begins_anew_over_a_file_sinks_log_is_refused(tmp_path
     assert complete_until(tmp_path / "table") is None
 
 
+def test_two_writers_into_the_folder_of_a_file_sink_are_refused_though_their_batches_are_at_the_same_moments(
+    tmp_path: Path,
+) -> None:
+    logs, table = Logs(tmp_path), tmp_path / "table"
+    one = target(table, "run", log=logs.log)
+    refused = "one sequence of batches.* Seen beside writer other: hourly. Let each query write to a folder of its own"
+    with pytest.raises(UsageError, match=refused):
+        target(table, "run", "other", "p", log=logs.log)
+    # Both at once, before either has seen the other.
+    write(Folder.at(table), "other.run.json", replace(MARK, writer="other", query="p"))
+    logs.planned(0, 100)
+    logs.written("0", 101)
+    with pytest.raises(UsageError, match="Seen beside writer hourly: other"):
+        one.announce("hourly", "q", 0, Millis(NOON))
+    # The same query under another name has the sequence to itself.
+    (table / "_complete" / "other.run.json").unlink()
+    target(table, "run", "renamed", log=logs.log)
+
+
 def test_a_second_query_into_the_folder_of_a_file_sink_is_found_while_both_run(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
     logs.planned(0, 100)

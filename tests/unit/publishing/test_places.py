@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -89,7 +90,48 @@ def test_a_connection_of_sqlalchemy_writes_in_its_transaction(file: Path) -> Non
         connection.execute(text("CREATE TABLE counts (n BIGINT)"))
         publish_in(connection, MARK, "counts")
     assert complete_until(place) == moment_of(NOON)
+    # A batch without rows has no other statement in its transaction.
+    with engine.connect() as connection:
+        publish_in(connection, replace(MARK, watermark=Millis(NOON + 1)), "counts")
+        connection.commit()
+    assert complete_until(place) == moment_of(NOON + 1)
     engine.dispose()
+
+
+@pytest.mark.parametrize("module", ["shop_driver", "shop_driver.connection", "shop.driver.connection"])
+def test_a_driver_states_its_paramstyle_in_any_package_around_its_connection(
+    file: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """As ``mysql.connector`` does, whose connections are of ``mysql.connector.connection``."""
+    stating = ModuleType(module.removesuffix(".connection"))
+    stating.paramstyle = "qmark"  # type: ignore[attr-defined]
+    for name, found in (("shop", ModuleType("shop")), (stating.__name__, stating), (module, stating)):
+        monkeypatch.setitem(sys.modules, name, found)
+    kind: type[sqlite3.Connection] = type("Connection", (sqlite3.Connection,), {"__module__": module})
+    with closing(sqlite3.connect(file, factory=kind)) as connection:
+        connection.row_factory = lambda cursor, row: dict(zip((c[0] for c in cursor.description), row, strict=True))
+        for watermark in (NOON, NOON + 1):
+            publish_in(connection, replace(MARK, watermark=Millis(watermark)), "counts")
+            connection.commit()
+    assert complete_until(f"sqlite:///{file}#counts") == moment_of(NOON + 1)
+
+
+def test_names_that_the_database_takes_for_one_are_refused(tmp_path: Path) -> None:
+    """The time of the faster of two writers would be stated for both."""
+    file = tmp_path / "shop.db"
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(
+            "CREATE TABLE watermark_completeness (table_name VARCHAR(255) COLLATE NOCASE, "
+            "writer VARCHAR(255) COLLATE NOCASE, complete_until BIGINT, mark VARCHAR(4000), "
+            "PRIMARY KEY (table_name, writer))"
+        )
+        publish_in(connection, MARK, "counts")
+        for mark, table in ((replace(MARK, writer="Hourly"), "counts"), (MARK, "Counts")):
+            with pytest.raises(UsageError, match="the database takes them for table counts, writer hourly"):
+                publish_in(connection, replace(mark, watermark=MAX), table)
+        connection.commit()
+    assert complete_until(f"sqlite:///{file}#counts") == moment_of(NOON)
+    assert complete_until(f"sqlite:///{file}#Counts") is None
 
 
 def test_what_is_not_a_connection_or_a_database_is_refused_and_named(file: Path, tmp_path: Path) -> None:
@@ -136,6 +178,8 @@ def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_an
     commit(tmp_path, 1, MARK)
     commit(tmp_path, 2, replace(MARK, batch=4, watermark=Millis(NOON + 5)))
     commit(tmp_path, 3, None, operation="OPTIMIZE")
+    commit(tmp_path, 4, "loaded by hand", userMetadata={"by": "hand"})
+    assert complete_until(tmp_path) == moment_of(NOON + 5)
     commit(tmp_path, 4, "loaded by hand")
     assert complete_until(tmp_path) == moment_of(NOON + 5)
     # A checkpoint that began anew is behind what was promised before.
