@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TextIO, cast
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 from pyspark.sql.types import StructType
 
@@ -20,7 +21,7 @@ from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
-from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
+from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading, quoted
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import rows_now
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.source import MySqlSource
@@ -37,7 +38,8 @@ from watermark_source.connector import (
     UsageError,
     WatermarkSourceError,
 )
-from watermark_source.monitor.checkpoint import committed_state
+from watermark_source.errors import reason_of
+from watermark_source.monitor.checkpoint import committed_state, planned_state
 from watermark_source.planning.snapshot_ranges import completed
 from watermark_source.planning.state import SourceState
 
@@ -49,6 +51,9 @@ _STATEMENT_SECONDS = 3_600
 """Limit for the fingerprint of one piece."""
 _EARLIER_BYTES = 2**30
 """How much of the binlog before the copy's position is read for earlier rows."""
+_WHOLE = "whole "
+"""The column that is false for a row of a copy with a value that the stream's type does not hold. No column of a server
+ends with a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +77,14 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
 
     Args:
         load: loads the copy, after the checkpoint was read: one row for each row of the table, with the primary key.
-            Columns are compared in the types of the stream.
+            Columns are compared in the types of the stream; a value that its type does not hold differs.
         checkpoint: the checkpoint of the query that writes the copy, a local folder.
         options: those of the source. ``tables`` names the one table, ``columns`` the columns to compare (default: all).
 
     Raises:
         UsageError: the copy lacks a column, or the checkpoint is not one of a query over the table.
-        UnsupportedFormatError: a table without a primary key, a column that cannot be compared, MySQL without GTIDs.
+        UnsupportedFormatError: a table without a primary key, a column that cannot be compared, MySQL without GTIDs,
+            or more rows in the binlog since the checkpoint than are compared in memory.
         DataLossError: the server no longer has the binlog since the checkpoint.
         SourceError: the server cannot be reached, or refuses.
     """
@@ -87,16 +93,17 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
     source = MySqlSource.of(replace(parsed, client=client, fail_on_data_loss=True))
     table = _VerifiedTable.of(source)
     state = committed_state(checkpoint, FORMAT)
-    read = {source.tables.key(TableReading.of(log).table) for log in completed(state.snapshots)}
-    if state.snapshots.complete is not None and source.tables.key(table.name) not in read:
+    first = [reading.table for reading in map(TableReading.of, completed(state.snapshots)) if reading.label is None]
+    if state.snapshots.complete is not None and source.tables.key(table.name) not in map(source.tables.key, first):
         raise UsageError(f"{checkpoint}: the snapshot of {table.name} is not complete. Verify the copy when it is")
     copy = table.selected(load())
     with closing(MySqlConnection(source.options.client)) as connection:
         rows = rows_now(connection, {table.name}).get(table.name, 0)
         pieces = cut(connection, table.name, table.columns.key_columns, table.key, rows)
         # Read once, and kept: the copy may be written meanwhile.
-        kept = table.with_fingerprints(pieces.numbered(copy)).localCheckpoint()
-        since = _Since.of(connection, state, source)
+        kept = table.with_fingerprints(copy, pieces, F.expr(f"IF(`{_WHOLE}`, {table.row.spark}, NULL)"))
+        kept = kept.localCheckpoint()
+        since = _Since.of(connection, state, planned_state(checkpoint, FORMAT), source)
         with closing(ConsistentView(source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
@@ -128,11 +135,14 @@ def verify(given: Mapping[str, str], copy: str, checkpoint: str, out: TextIO) ->
             f"--copy {copy}: expected the copy's format and path, such as parquet:/lake/orders, or table:NAME"
         )
     spark = SparkSession.builder.getOrCreate()
-    verdict = verify_copy(
-        lambda: spark.table(place) if form == "table" else spark.read.format(form).load(place),
-        checkpoint=checkpoint,
-        options=given,
-    )
+    try:
+        verdict = verify_copy(
+            lambda: spark.table(place) if form == "table" else spark.read.format(form).load(place),
+            checkpoint=checkpoint,
+            options=given,
+        )
+    except PySparkException as error:
+        raise UsageError(f"--copy {copy} cannot be read: {reason_of(error)}") from error
     for difference in verdict.differences:
         out.write(f"{difference}\n")
     for piece in verdict.unexamined:
@@ -146,10 +156,10 @@ def _summary(table: TableName, compared: Compared, found: Sequence[Difference], 
     if not found and not compared.unexamined:
         return f"accepted: the copy has the {compared.rows} rows of {table} at {position}{moved if changed else ''}"
     ranges = len(compared.wrong) + len(compared.unexamined)
-    rest = f"; {len(compared.unexamined)} of these ranges were not examined row by row" if compared.unexamined else ""
+    rest = [f"no row of {len(compared.unexamined)} of these ranges is named"] if compared.unexamined else []
     return (
         f"rejected: the copy differs from {table} at {position} in {ranges} of {compared.pieces} ranges: "
-        f"{counts(found)}{rest}"
+        f"{'; '.join([counts(found)] * bool(found) + rest)}"
     )
 
 
@@ -182,18 +192,27 @@ class _VerifiedTable:
         return cls(name, columns, schema, key, RowText.of(whole.values(), where))
 
     def selected(self, copy: DataFrame) -> DataFrame:
-        """Return the copy's columns in the stream's types."""
-        there = {name.lower() for name in copy.columns}
-        if lacking := [name for name in self.schema.names if name.lower() not in there]:
+        """Return the copy's columns in the stream's types, and ``_WHOLE``."""
+        kinds = {field.name.lower(): field.dataType for field in copy.schema}
+        if lacking := [name for name in self.schema.names if name.lower() not in kinds]:
             raise UsageError(
                 f"the copy has no column {lacking[0]}; it has {', '.join(copy.columns)}. Rename its columns as the "
                 "table's, or name those to compare by the option columns"
             )
-        return copy.select(*(F.col(f"`{each.name}`").cast(each.dataType).alias(each.name) for each in self.schema))
+        values: list[Column] = []
+        whole = F.expr("true")
+        for each in self.schema:
+            value, kind = F.col(quoted(each.name)), kinds[each.name.lower()]
+            if kind.simpleString() != each.dataType.simpleString():
+                given, value = value, value.try_cast(each.dataType)
+                whole &= value.try_cast(kind).eqNullSafe(given)
+            values.append(value.alias(each.name))
+        return copy.select(*values, whole.alias(_WHOLE))
 
-    def with_fingerprints(self, rows: DataFrame, *others: str) -> DataFrame:
-        """Return ``piece``, ``key``, ``sha`` and ``crc`` of rows, and others of their columns."""
-        texts = rows.selectExpr("piece", f"{self.key.spark} AS key", f"{self.row.spark} AS row", *others)
+    def with_fingerprints(self, rows: DataFrame, pieces: Pieces, text: Column, *others: str) -> DataFrame:
+        """Return ``piece``, ``key``, ``sha`` and ``crc`` of rows with a text, and others of their columns."""
+        piece, key = pieces.number.alias("piece"), F.expr(self.key.spark).alias("key")
+        texts = rows.select(piece, key, text.alias("row"), *others)
         sha, crc = self.row.spark_parts("row")
         return texts.selectExpr("piece", "key", f"{sha} AS sha", f"{crc} AS crc", *others)
 
@@ -206,11 +225,14 @@ class _Since:
     relocation: Relocation
 
     @classmethod
-    def of(cls, connection: MySqlConnection, state: SourceState, source: MySqlSource) -> _Since:
-        """Return where to read; all before it is visible in a SELECT.
+    def of(cls, connection: MySqlConnection, state: SourceState, planned: SourceState, source: MySqlSource) -> _Since:
+        """Return where to read behind a state; all before it is visible in a SELECT.
+
+        The server has what is before ``planned`` too: a copy that was read before this may have rows of it.
 
         Raises:
-            OffsetError: the checkpoint is of another server, and there are no GTIDs to tell what it has read.
+            OffsetError: the checkpoint is of another server, and there are no GTIDs to tell what it has read, or the
+                server lacks transactions that the query has read.
             UnsupportedFormatError: MySQL without GTIDs does not report what is visible.
             DataLossError: transactions that come next were purged.
         """
@@ -218,6 +240,7 @@ class _Since:
         transactions = Transactions.of(connection, status)
         if transactions is not None and origin is not None and origin.done is not None:
             replica = MySqlReplica(connection, status, transactions, system, None)
+            replica.begin(None if planned.origin is None else planned.origin.done)
             return cls(replica.begin(origin.done), Relocation(system, left_out=origin.done))
         if not connection.is_mariadb:
             raise UnsupportedFormatError(
@@ -247,7 +270,7 @@ class _Log:
             self.spark,
             reader.relocated(relocation).read([wanted]),
             self.table.schema,
-            lambda rows: self.table.with_fingerprints(self.pieces.numbered(rows), CHANGE_TYPE),
+            lambda rows: self.table.with_fingerprints(rows, self.pieces, F.expr(self.table.row.spark), CHANGE_TYPE),
         )
 
     def stale(self, copy: DataFrame, compared: Compared, wanted: SplitRange, system: str) -> set[str]:

@@ -29,7 +29,7 @@ from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, USER
 from tests.integration.mysql_tables import TABLE, Tables, applied, batch, fill, on_server
 from tests.integration.mysql_writers import writers
-from watermark_source.errors import SchemaError
+from watermark_source.errors import OptionError, SchemaError
 
 pytestmark = pytest.mark.service
 _log = logging.getLogger(__name__)
@@ -188,6 +188,48 @@ def test_a_table_that_is_read_again_from_the_start_waits_for_its_first_reading(m
         kinds += (row["_change_type"] for row in batch(life, start, end))
     life.reader.stop()
     assert kinds == ["insert"] * 250 + ["reread"] * 500
+
+
+def test_a_reading_ends_with_its_table_and_is_refused_of_what_cannot_be_read_again(
+    mysql_database: Database, looks_often: None
+) -> None:
+    database = mysql_database
+    fill(database, "t", 250)
+    fill(database, "u", 5)
+    options = {"tables": f"{database.name}.t,{database.name}.u", "snapshotChunkRows": 100, "snapshotParallelism": 1}
+    life = Life(database, **options)
+    end: Mapping[str, Any] = life.reader.initialOffset()
+    while f"{database.name}.t" not in end.get("complete", ()):
+        end = life.reader.latestOffset(end, ALL)
+    life.reader.stop()
+    life = Life(database, **options, rereadTables=f"{database.name}.t:a")
+    kinds: list[tuple[str, str]] = []
+
+    def take_batch() -> bool:
+        nonlocal end
+        start, end = end, life.reader.latestOffset(end, ALL)
+        kinds.extend((row["_table"], row["_change_type"]) for row in batch(life, start, end))
+        return start != end
+
+    while not kinds:
+        take_batch()
+    # It is gone after one chunk of three.
+    database.run("DROP TABLE t", "INSERT INTO u VALUES (1001, 'x', 1)")
+    while take_batch():
+        pass
+    life.reader.stop()
+    assert kinds == [("t", "reread")] * 100 + [("u", "insert")]
+    assert "snapshot" not in end
+    database.run("CREATE TABLE keyless (id INT, name VARCHAR(40), amount BIGINT)")
+    refused: list[tuple[str, dict[str, str], str]] = [
+        (f"{database.name}.t", {}, "the table does not exist"),
+        (f"{database.name}.keyless", {}, "the table has no primary key, by which its rows would be known again"),
+        ("elsewhere.t", {}, "is not one of"),
+        (f"{database.name}.u", {"startingOffsets": "latest"}, "needs a query that begins with a snapshot"),
+    ]
+    for table, more, why in refused:
+        with pytest.raises(OptionError, match=f"rereadTables.*{why}"):
+            Life(database, **more, tables=f"{database.name}.*", rereadTables=f"{table}:b")
 
 
 def test_a_table_chosen_later_gets_its_snapshot_in_the_next_life_of_the_query(

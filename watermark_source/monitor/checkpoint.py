@@ -129,15 +129,23 @@ def committed_state(location: str | Path, format_name: str) -> SourceState:
         UsageError: it is no local folder, or no checkpoint; no batch was committed, or not one source is of the format.
         OffsetError: an offset of this project cannot be read.
     """
-    folder = _local(location)
+    return _last_state(_local(location), "commits", format_name)
+
+
+def planned_state(location: str | Path, format_name: str) -> SourceState:
+    """Return the same at the end of the last batch that was begun; raises as ``committed_state``."""
+    return _last_state(_local(location), "offsets", format_name)
+
+
+def _last_state(folder: Path, log: str, format_name: str) -> SourceState:
     try:
         _check(folder)
-        commits = _numbers(folder / "commits")
+        batches = _numbers(folder / log)
     except OSError as error:
         raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
-    if not commits:
+    if not batches:
         raise UsageError(f"checkpoint {folder}: no batch was committed yet")
-    sources = _batch(folder / "offsets" / str(commits[-1])).sources
+    sources = _batch(folder / "offsets" / str(batches[-1])).sources
     states = [each.state for each in sources if each.format_name == format_name and each.state is not None]
     if len(states) != 1:
         raise UsageError(f"checkpoint {folder}: expected a query with one source {format_name}, it has {len(states)}")

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's docu
 from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, totals
-from watermark_source.errors import UnsupportedFormatError
+from watermark_source.errors import UnsupportedFormatError, printable, shortened
 
 _EXAMINED = 20
 """Number of pieces that differ whose keys are looked up."""
@@ -59,7 +59,8 @@ class Difference:
 
     def __str__(self) -> str:
         more = f" and {self.rows - len(self.keys)} more" if self.rows > len(self.keys) else ""
-        return f"{self.piece}: {self.rows} {self.kind.value}: {', '.join(self.keys)}{more}"
+        keys = ", ".join(shortened(printable(key)) for key in self.keys)
+        return f"{self.piece}: {self.rows} {self.kind.value}: {keys}{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Compared:
     wrong: Mapping[int, Mapping[str, Kind]]
     """By piece the keys that differ, of the first twenty pieces."""
     unexamined: tuple[int, ...]
-    """The other pieces that differ."""
+    """The other pieces that differ: these are too many, or no row was found that does."""
 
 
 def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str, KeyStates]) -> Compared:
@@ -85,8 +86,7 @@ def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str,
         pieces: how both are cut.
         changed: what each key was that changed between the copy's position and the read's.
     """
-    keys = copy.sparkSession.createDataFrame([(key,) for key in changed], "key string")
-    quiet = copy.join(F.broadcast(keys), "key", "left_anti")
+    quiet, moved = _set_apart(copy, changed)
     by_piece: dict[int, list[str]] = defaultdict(list)
     for key, states in changed.items():
         by_piece[states.piece].append(key)
@@ -98,13 +98,22 @@ def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str,
     rows_of = _rows_by_piece(quiet.where(F.col("piece").isin(differing[:_EXAMINED])))
     for piece in differing[:_EXAMINED]:
         wrong[piece] = _against(rows_of[piece], server.by_key(pieces.where(piece), by_piece.get(piece, ())))
-    moved = _rows_by_piece(copy.join(F.broadcast(keys), "key", "left_semi"))
     for piece, names in by_piece.items():
         for key in names:
             if (kind := _among(moved[piece].get(key, ()), changed[key])) is not None:
                 wrong.setdefault(piece, {})[key] = kind
     counted = sum(each.rows for each in found.values()) + sum(len(r) for of in moved.values() for r in of.values())
-    return Compared(counted, len(found.keys() | there.keys() | by_piece.keys()), wrong, tuple(differing[_EXAMINED:]))
+    named = {piece: of for piece, of in wrong.items() if of}
+    others = (*(piece for piece in differing[:_EXAMINED] if piece not in named), *differing[_EXAMINED:])
+    return Compared(counted, len(found.keys() | there.keys() | by_piece.keys()), named, others)
+
+
+def _set_apart(copy: DataFrame, changed: Collection[str]) -> tuple[DataFrame, Mapping[int, Mapping[str, list[_Parts]]]]:
+    """Return the rows of a copy whose keys did not change, and the others by their pieces and keys."""
+    if not changed:
+        return copy, defaultdict(dict)
+    keys = F.broadcast(copy.sparkSession.createDataFrame([(key,) for key in changed], "key string"))
+    return copy.join(keys, "key", "left_anti"), _rows_by_piece(copy.join(keys, "key", "left_semi"))
 
 
 def _rows_by_piece(rows: DataFrame) -> Mapping[int, Mapping[str, list[_Parts]]]:

@@ -10,10 +10,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StringType, StructType
 
 from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.errors import UnsupportedFormatError
 
 _TOGETHER = 200_000
 """Rows that become one DataFrame."""
 CHANGE_TYPE = "_change_type"
+_MOST_STATES = 2_000_000
+"""Limit for the rows that are kept of keys that changed; they take half a gigabyte."""
 
 
 def logged_rows(
@@ -56,12 +59,24 @@ class KeyStates:
 
 
 def states_of(changes: Iterable[Row]) -> dict[str, KeyStates]:
-    """Return the states by key of changes, in the order of the binlog, each with ``key``, ``piece`` and fingerprint."""
+    """Return the states by key of changes, in the order of the binlog, each with ``key``, ``piece`` and fingerprint.
+
+    Raises:
+        UnsupportedFormatError: there are too many.
+    """
     found: dict[str, KeyStates] = {}
+    count = 0
     for change in changes:
         # An update that changes the key is a deletion and an insert.
         lacks = change[CHANGE_TYPE] in ("insert", "delete")
         states = found.setdefault(change["key"], KeyStates(change["piece"]))
         states.may_lack |= lacks
+        count -= len(states.rows)
         states.rows.add((change["sha"], change["crc"]))
+        count += len(states.rows)
+        if count > _MOST_STATES:
+            raise UnsupportedFormatError(
+                f"the binlog since the checkpoint's last committed batch has more than {_MOST_STATES:,} rows, and "
+                "those of each key are compared in memory. Let the query read them, and verify then"
+            )
     return found

@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+from pyspark.sql.pandas.types import from_arrow_type
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
@@ -24,6 +25,8 @@ _PIECE_ROWS = 10_000
 _MOST_PIECES = 2_048
 _SIXTEENTHS = 16
 _MOST_DIGITS = 3
+_KEYS_A_STATEMENT = 100_000
+"""Keys that a statement leaves out, about: it has to be shorter than ``max_allowed_packet``."""
 
 Select = Callable[[str], Sequence[Row]]
 """Executes a statement in one consistent read."""
@@ -68,8 +71,9 @@ class Rows:
 class Pieces(Protocol):
     """How a table is cut."""
 
-    def numbered(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with the number of their piece in the column ``piece``; ``rows`` has the key's columns."""
+    @property
+    def number(self) -> Column:
+        """The number of a row's piece."""
         ...
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
@@ -92,13 +96,13 @@ class KeyRanges:
     key: tuple[KeyColumn, ...]
     ranges: tuple[KeyRange, ...]
 
-    def numbered(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with the number of their range."""
+    @property
+    def number(self) -> Column:
+        """The number of the range."""
         names = [f"k{at}" for at in range(len(self.key))]
-        kinds = {field.name.lower(): field.dataType for field in rows.schema.fields}
-        types = [kinds[column.name.lower()] for column in self.key]
+        types = [from_arrow_type(column.arrow) for column in self.key]
         named = zip(self.key, names, strict=True)
-        values = F.struct(*(F.col(f"`{column.name}`").alias(name) for column, name in named))
+        values = F.struct(*(F.col(quoted(column.name)).alias(name) for column, name in named))
 
         def bound(at: int) -> Column:
             lower = self.ranges[at].lower
@@ -107,13 +111,13 @@ class KeyRanges:
             literals = (F.lit(of.scalar(part).as_py()).cast(kind).alias(name) for of, part, kind, name in parts)
             return F.struct(*literals)
 
-        def number(first: int, last: int) -> Column:
+        def among(first: int, last: int) -> Column:
             if first == last:
                 return F.lit(first)
             middle = (first + last + 1) // 2
-            return F.when(values < bound(middle), number(first, middle - 1)).otherwise(number(middle, last))
+            return F.when(values < bound(middle), among(first, middle - 1)).otherwise(among(middle, last))
 
-        return rows.withColumn("piece", number(0, len(self.ranges) - 1))
+        return among(0, len(self.ranges) - 1)
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
         """Return the fingerprints; each range is a statement, which reads only that range of the index."""
@@ -145,19 +149,32 @@ class KeyHashes:
     names: tuple[str, ...]
     digits: int
 
-    def numbered(self, rows: DataFrame) -> DataFrame:
-        """Return the rows with the number that the digits are."""
+    @property
+    def number(self) -> Column:
+        """The number that the digits are."""
         digits = f"left(sha2(encode({self.key.spark}, 'UTF-8'), 256), {self.digits})"
-        return rows.withColumn("piece", F.expr(f"CAST(conv(concat('0', {digits}), 16, 10) AS INT)"))
+        return F.expr(f"CAST(conv(concat('0', {digits}), 16, 10) AS INT)")
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
-        """Return the fingerprints, in one statement over the whole table."""
-        left_out = [key for piece in range(_SIXTEENTHS**self.digits) for key in without(piece)]
-        return {int(piece, 16): found for piece, found in rows.fingerprints("", self._digits, left_out)}
+        """Return the fingerprints, in one statement over the whole table if few keys are left out."""
+        found: dict[int, Fingerprint] = {}
+        first, left_out = 0, list(without(0))
+        for piece in range(1, _SIXTEENTHS**self.digits + 1):
+            more = without(piece)
+            if piece == _SIXTEENTHS**self.digits or len(left_out) + len(more) > _KEYS_A_STATEMENT:
+                where = self._within(first, piece - 1)
+                found |= {int(name, 16): of for name, of in rows.fingerprints(where, self._digits, left_out)}
+                first, left_out = piece, []
+            left_out += more
+        return found
 
     def where(self, piece: int) -> str:
         """Return the condition of a piece."""
-        return f"{self._digits} = '0{piece:0{self.digits}x}'" if self.digits else ""
+        return self._within(piece, piece)
+
+    def _within(self, first: int, last: int) -> str:
+        limits = " AND ".join(f"'0{piece:0{self.digits}x}'" for piece in (first, last))
+        return f"{self._digits} BETWEEN {limits}" if self.digits else ""
 
     def name(self, piece: int) -> str:
         """Return a piece by its digits."""

@@ -62,10 +62,17 @@ _TEXTS: Mapping[ColumnType, _Texts] = {
         "CAST(((extract(DAY FROM {0}) * 24L + extract(HOUR FROM {0})) * 60 + extract(MINUTE FROM {0})) * 60000000 "
         "+ CAST(extract(SECOND FROM {0}) * 1000000 AS BIGINT) AS STRING)",
     ),
-    ColumnType.SET: _Texts("CONVERT({0} USING utf8mb4)", "array_join({0}, ',')", is_free=True),
+    # With their number: a copy's list may have nulls, and commas in a label.
+    ColumnType.SET: _Texts(
+        "CONCAT(BIT_COUNT(CAST({0} AS UNSIGNED)), ':', CONVERT({0} USING utf8mb4))",
+        "concat(size({0}), ':', array_join({0}, ',', ','))",
+        is_free=True,
+    ),
     ColumnType.JSON: _Texts("CAST({0} AS CHAR)", "{0}", is_free=True),
     ColumnType.GEOMETRY: _Texts(
-        "CONCAT(ST_SRID({0}), ':', SUBSTR(HEX({0}), 9))", "concat({0}.srid, ':', hex({0}.wkb))"
+        "CONCAT(ST_SRID({0}), ':', SUBSTR(HEX({0}), 9))",
+        # A copy's may lack a part, and is no null then.
+        "IF({0} IS NULL, NULL, concat_ws(':', CAST({0}.srid AS STRING), hex({0}.wkb)))",
     ),
 }
 
@@ -73,8 +80,10 @@ _TEXTS: Mapping[ColumnType, _Texts] = {
 def _texts(column: Column, kind: pa.DataType, where: str) -> _Texts:
     if column.type is ColumnType.NEWDECIMAL:
         digits = f"CAST(CAST({{0}} AS DECIMAL({column.precision}, {column.scale})) AS CHAR)"
+        if not pa.types.is_decimal(kind):
+            return _Texts(digits, "{0}", is_free=True)
         # Spark shows a small decimal with an exponent.
-        return _Texts(digits, f"replace(format_number({{0}}, {column.scale}), ',', '')" if _is_number(kind) else "{0}")
+        return _Texts(digits, f"replace(format_number({{0}}, {column.scale}), ',', '')")
     if column.type is ColumnType.BIT:
         if column.length == 1:
             return _Texts("CAST({0} + 0 AS CHAR)", "CAST(CAST({0} AS INT) AS STRING)")
@@ -88,10 +97,6 @@ def _texts(column: Column, kind: pa.DataType, where: str) -> _Texts:
             "columns by the option columns, or leave it out by excludeColumns"
         )
     return _TEXTS[column.type]
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind))
 
 
 @dataclass(frozen=True, slots=True)

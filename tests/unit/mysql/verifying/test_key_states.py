@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
-from pyspark_mysql_cdc_wm.verifying.comparison import Kind, _against, _among
+from pyspark_mysql_cdc_wm.verifying import logged_rows
+from pyspark_mysql_cdc_wm.verifying.comparison import Difference, Kind, _against, _among
 from pyspark_mysql_cdc_wm.verifying.logged_rows import states_of
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
 from watermark_source.errors import UnsupportedFormatError
@@ -56,6 +58,18 @@ def test_rows_of_a_piece_differ_in_four_ways() -> None:
         _against(copy, {**server, "long": None})
 
 
+def test_more_rows_that_changed_than_memory_may_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logged_rows, "_MOST_STATES", 2)
+    assert len(states_of(changes(*UPDATED, *UPDATED))) == 1
+    with pytest.raises(UnsupportedFormatError, match=r"more than 2 rows, .* Let the query read them"):
+        states_of(changes(*UPDATED) + [{**row, "key": "other"} for row in changes(*INSERTED)])
+
+
+def test_a_key_cannot_break_the_lines_of_a_terminal() -> None:
+    found = Difference("all word", Kind.EXTRA, 1, ("a\naccepted: \x1b[2J",))
+    assert str(found) == "all word: 1 extra: a?accepted: ?[2J"
+
+
 def test_a_text_that_may_contain_commas_has_its_length_before_it() -> None:
     number, text = Column(ColumnType.LONG, name="n"), Column(ColumnType.VARCHAR, name="t", collation=45)
     both = RowText.of([(number, None), (text, None)], "table shop.t")
@@ -64,5 +78,9 @@ def test_a_text_that_may_contain_commas_has_its_length_before_it() -> None:
         "COALESCE(CONCAT(LENGTH(CONVERT(`t` USING utf8mb4)), ':', CONVERT(`t` USING utf8mb4)), 'N'))"
     )
     assert RowText.of([(text, None)], "table shop.t").spark == "COALESCE(`t`, 'N')"
+    # More digits than a decimal of Spark has are a text, of which a copy may have any: the letter of null, for example.
+    digits = Column(ColumnType.NEWDECIMAL, name="d", precision=40, scale=2)
+    both = RowText.of([(number, None), (digits, pa.string())], "table shop.t")
+    assert both.spark.endswith("COALESCE(CONCAT(octet_length(`d`), ':', `d`), 'N'))")
     with pytest.raises(UnsupportedFormatError, match=r"table shop\.t column v: values of VECTOR cannot be compared"):
         RowText.of([(Column(ColumnType.VECTOR, name="v"), None)], "table shop.t")
