@@ -7,9 +7,10 @@ last one whose watermark is within the limit of the group (FLIP-182, which align
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
+from watermark_source.errors import UsageError, listed
 from watermark_source.planning.announced import (
     Cut,
     ObservedAnnouncements,
@@ -139,8 +140,9 @@ class AnnouncedPositions:
     def _up_to(self, ends: Mapping[str, int], cuts: Iterable[Cut]) -> Mapping[str, int]:
         found = dict(ends)
         for cut in cuts:
-            for part, end in self._ends(cut):
-                found[part] = max(found.get(part, 0), min(end, self.end.get(part, 0)))
+            # Nothing is read of a partition that has not been found yet.
+            known = ((part, end) for part, end in self._ends(cut) if part in self.end)
+            found.update({part: max(found.get(part, 0), min(end, self.end[part])) for part, end in known})
         return found
 
     def _is_there(self, cut: Cut) -> bool:
@@ -173,6 +175,28 @@ class AnnouncedPositions:
             return GroupMember(MemberStatus.HOLDING if waits_for_first else MemberStatus.WAITING)
         is_active = any(w.next is not None or _is_waited_for(w) for w in writers)
         return GroupMember(MemberStatus.ACTIVE if is_active else MemberStatus.IDLE, at)
+
+
+def check_writers(observed: ObservedAnnouncements, queries: Set[str]) -> None:
+    """Check that no query whose announcements are read has sources in the group itself.
+
+    Its sources are always ahead of what it has announced. So they would wait for the reader before each gap in time,
+    and the reader for them.
+
+    Args:
+        observed: what is announced.
+        queries: ids of queries that have other sources in the group.
+
+    Raises:
+        UsageError: one has.
+    """
+    within = [writer.name for writer in observed.table.writers.values() if writer.query in queries]
+    if within:
+        raise UsageError(
+            f"this source reads what the query of writer {listed(within)} writes, and that query has sources in the "
+            "same alignment group: each would wait for the other. Leave alignmentGroup out of one of the two, or name "
+            "another group"
+        )
 
 
 def _is_waited_for(writer: WriterAt) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from tests.simulation.announcements import BY, Announcements
-from tests.simulation.log import SimulatedLog
+from tests.simulation.log import SimulatedLog, SplitLog
+from watermark_source.errors import UsageError
+from watermark_source.planning.announced_group import check_writers
 from watermark_source.planning.disorder import NOTHING_SEEN
 from watermark_source.planning.group import GroupMember, MemberStatus, OtherMember, OtherMembers, OwnWriter
 from watermark_source.planning.hold_kinds import HoldKind
@@ -154,6 +156,27 @@ def test_the_reach_is_what_is_announced_of_the_rows_that_the_next_batch_can_read
     assert planned(of, 50, at=found.state, policy=_waits_for_rows()).reach is None
     of.is_current = False
     assert planned(of, 50, at=found.state).reach is None
+
+
+def test_a_partition_that_has_not_been_found_yet_keeps_none_of_the_others_waiting() -> None:
+    of = announced((100, 2, 0))
+    state = planned(of).state
+    of.log.splits[Split("log", 2)] = found = SplitLog()
+    found.append([105])
+    of.announce(105)
+    of.log.splits[A].append([108] * 3)
+    of.announce(108)
+    del of.log.splits[Split("log", 2)]
+    # The first announcement has rows of the new one alone; those of the next one are more than a batch takes.
+    assert ends(planned(of, 100, at=state, limits=BatchLimits(max_rows=2))) == {A: 4, B: 0}
+
+
+def test_a_reader_of_what_a_query_of_its_group_writes_is_refused() -> None:
+    seen = planned(announced((100, 2, 0))).observation.announced
+    assert seen is not None
+    check_writers(seen, {"another"})
+    with pytest.raises(UsageError, match=r"what the query of writer w writes, .* Leave alignmentGroup out of one"):
+        check_writers(seen, {"another", "q"})
 
 
 def test_few_rows_wait_for_more_in_a_group_too() -> None:

@@ -163,6 +163,11 @@ class Membership:
         return self._turns.promises_more
 
     @property
+    def queries(self) -> frozenset[str]:
+        """Ids of the queries of this driver that have other sources in the group."""
+        return self._turns.queries
+
+    @property
     def own_silence(self) -> OwnSilence | None:
         """Return the last time in which this source reported nothing to the others."""
         return None if self._client is None else self._client.own_silence

@@ -27,6 +27,7 @@ from watermark_source.contract.lineage import Lineage
 from watermark_source.contract.stream import Connector, OpenTransactions, Snapshots
 from watermark_source.errors import SourceError, listed
 from watermark_source.planning.announced import ObservedAnnouncements
+from watermark_source.planning.announced_group import check_writers
 from watermark_source.planning.catch_up import begins
 from watermark_source.planning.combined_watermark import are_idle, due_now, passed_over, reached_by
 from watermark_source.planning.group import OtherMembers
@@ -365,7 +366,9 @@ class Observer:
     def _announced(self, state: SourceState, logs: ObservedLogs) -> ObservedAnnouncements | None:
         if self._announcements is None:
             return None
-        return self._announcements.poll(state, logs, self._policy.future_cap(self._clock.wall()))
+        found = self._announcements.poll(state, logs, self._policy.future_cap(self._clock.wall()))
+        check_writers(found, self._membership.queries)
+        return found
 
     def _comes_with_rows(self, state: SourceState, logs: ObservedLogs, limit: ReadLimit) -> bool:
         """Wait a moment for an announcement of the rows to be read; return whether one came."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from functools import partial
+from typing import Final
 
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError
@@ -22,6 +24,8 @@ from watermark_source.spark_process import ABOUT
 
 _log = logging.getLogger(__name__)
 
+_RUN: Final = re.compile(r'\["(?P<query>\S+) \S+"')
+
 
 class SharedTurns(QueryTurns):
     """The turns of this source, and of the others of its query, in files."""
@@ -29,11 +33,15 @@ class SharedTurns(QueryTurns):
     def __init__(self, source_name: str) -> None:
         super().__init__(source_name[:LONGEST_NAME])
         self._run: str | None = None
+        self.queries: frozenset[str] = frozenset()
+        """Ids of the queries of this driver that have other sources in the group."""
 
     def read(self, run: str | None, local: LocalMembers | None) -> None:
         """Take in that Spark asks this source; ``run``: of the query, once it is known."""
         self._run = run
-        self.begin(() if run is None or local is None else turns_of(run, local.texts()))
+        texts = [] if local is None else local.texts()
+        self.queries = frozenset(id_ for text in texts if (id_ := _query_of(text)))
+        self.begin(() if run is None else turns_of(run, texts))
 
     def write(
         self, planned: Plan, report: GroupMember, member: str, local: LocalMembers | None, drift: int | None
@@ -75,6 +83,12 @@ def _encoded(run: str, turn: Turn) -> str:
         return [report.status.value, report.watermark]
 
     return json.dumps([run, *turn], ensure_ascii=False, default=as_list)
+
+
+def _query_of(text: str) -> str | None:
+    """Return the id of the query that a text is of: that of a run begins with it."""
+    found = _RUN.match(text)
+    return None if found is None else found["query"]
 
 
 def turns_of(run: str, texts: list[str]) -> list[Turn]:

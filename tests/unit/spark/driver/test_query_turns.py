@@ -77,7 +77,7 @@ def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
     with another(tmp_path) as source:
         source.tell(TOLD % (1, 700, 50))
         turns.read(None, own)
-        assert not turns.members
+        assert (turns.members, turns.queries) == (set(), {"7860"})
         turns.write(plan_of(six_hundred), ACTIVE, "b", own, 30)
         turns.read(RUN, own)
         assert turns.members == {"a"}
@@ -112,6 +112,7 @@ def test_a_source_counts_those_of_its_run_and_names_what_it_falls_short_of(
             source.tell(text)
             turns.read(RUN, own)
             assert not turns.members
+        assert not turns.queries
     own.close()
 
 
