@@ -152,9 +152,9 @@ class Logs:
         all_found = by_writers or rows_at is None or discovery.looked_since(rows_at, wait=DISCOVERY_WAIT)
         found_at = self._found_at(state, rest, all_found=all_found)
         for _ in range(2):
-            # A connector may hand out a set that it changes itself.
+            # A connector may hand out what it changes itself, and the next poll is compared with this one.
             self._splits, self._previewed = frozenset(discovery.discover()), False
-            ids = discovery.ids()
+            ids = dict(discovery.ids())
             self._polled.note_listed(self._splits)
             self._polled_at, asked_at = self._clock.wall(), self._clock.elapsed()
             # The first late end of a new split may be that of an earlier topic of its name.
@@ -176,7 +176,7 @@ class Logs:
             unknown=ends.unknown.keys() - late.keys(),
             stale=late.keys(),
             silent=silent,
-            times=LogTimes(reached=self._strategy.times_at_ends(ends.reached, ends.positions.keys(), found_at)),
+            times=LogTimes(reached=dict(self._strategy.times_at_ends(ends.reached, ends.positions.keys(), found_at))),
             all_found=all_found,
         )
 

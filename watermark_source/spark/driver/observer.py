@@ -135,7 +135,7 @@ def with_histories(
         ends = {s: end for s, end in logs.ends.items() if s not in cut_off}
         histories = {s: history for s, history in histories.items() if s not in cut_off}
         logs = replace(logs, ends=ends, unknown=logs.unknown | cut_off)
-    return replace(logs, histories=histories)
+    return replace(logs, histories=dict(histories))
 
 
 class EndsSeen:

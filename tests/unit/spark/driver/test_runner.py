@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from tests.spark.file_log import FileLog
+from tests.spark.file_log import FileLog, FileLogReader
 from tests.spark.queries import START as QUERIES_START
 from tests.spark.queries import write
 from tests.unit.spark.runner_process import SYSTEM, TWO, wm
@@ -21,6 +21,7 @@ from watermark_source.contract.stream import Ends
 from watermark_source.errors import DataLossError, GeneratorError, OffsetError
 from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver import runner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.stream_schema import stream_schema
@@ -63,8 +64,8 @@ def test_what_spark_does_with_offsets_between_two_looks_is_part_of_their_price(
 
     pause(100.0)
     pause(100.0)
-    assert pause(100.04) <= 0.1, "one look may do more"
-    assert 0.1 < pause(100.08) < 1.0
+    assert pause(100.03) <= 0.1, "one look may do more"
+    assert 0.1 < pause(100.06) < 1.0
 
 
 def test_at_rest_nothing_is_planned_again_until_a_row_comes_or_a_split_turns_idle(
@@ -84,6 +85,37 @@ def test_at_rest_nothing_is_planned_again_until_a_row_comes_or_a_split_turns_idl
     while (idle := process.plan(at)) == at:
         pass
     assert "idle" in process.read(at, idle)[1]
+
+
+def test_a_log_created_again_is_seen_at_rest_where_a_connector_changes_the_ids_that_it_returned(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = {"log": "first"}
+    monkeypatch.setattr(FileLog, "ids", lambda _: ids)
+    monkeypatch.setattr(FileLogReader, "of_logs", lambda self, _: self, raising=False)
+    write(log, TWO)
+    process = live()
+    at = process.run(process.runner.initial_offset())
+    assert [process.plan(at) for _ in range(3)] == [at] * 3
+    ids["log"] = "second"
+    with pytest.raises(DataLossError, match="deleted and created again"):
+        process.plan(at)
+
+
+def test_a_clock_of_a_log_is_followed_at_rest_where_a_connector_changes_the_times_that_it_returned(
+    log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached: dict[Split, Millis] = {}
+    monkeypatch.setattr(FileLog, "current_ends", lambda self, splits: Ends(self.end_positions(splits), {}, reached))
+    write(log, TWO)
+    process = live()
+    at = process.run(process.runner.initial_offset())
+    assert [process.plan(at) for _ in range(3)] == [at] * 3
+    reached |= dict.fromkeys((Split("log", 0), Split("log", 1)), Millis(QUERIES_START + 500_000))
+    deadline = time.monotonic() + 60
+    while (moved := process.plan(at)) == at:
+        assert time.monotonic() < deadline
+    assert wm(moved) == 499_999
 
 
 def test_a_strategy_of_the_users_that_never_returns_ends_the_query(
