@@ -20,9 +20,10 @@ from watermark_source.status_model.status_json import status_to_json
 
 _log = logging.getLogger(__name__)
 
-_STATUS_INTERVAL, _CPU_SHARE = 1.0, 0.01
+_STATUS_INTERVAL, _OLDEST, _CPU_SHARE = 1.0, 10.0, 0.01
 """A status is kept for so many seconds while there is no batch; for longer where it would take more than this share of
-a core: of thousands of splits it takes its time."""
+a core, as that of thousands of splits does, but not beyond Spark's own interval between two reports of an idle query.
+"""
 
 
 class StatusReport:
@@ -66,7 +67,7 @@ class StatusReport:
             status = source_status(self._seen, self._options, self._format_name, self._clock.wall())
             self._made = status_to_json(status)
             price = time.thread_time() - begun
-            self._made_until = time.monotonic() + max(_STATUS_INTERVAL, price / _CPU_SHARE)
+            self._made_until = time.monotonic() + min(_OLDEST, max(_STATUS_INTERVAL, price / _CPU_SHARE))
         return self._made
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -69,6 +71,22 @@ def test_a_silence_that_begins_or_ends_is_in_the_status_at_once_and_not_a_second
     # It waits for the other one: no plan after the first is a batch.
     assert not seen.plan.is_batch
     assert shown == [900, 1_600, 100]
+
+
+@pytest.mark.parametrize(("price", "lasts"), [(0.0, 1.0), (0.05, 5.0), (3.0, 10.0)])
+def test_a_status_that_takes_long_is_made_more_rarely_without_a_batch_and_once_in_ten_seconds_at_least(
+    monkeypatch: pytest.MonkeyPatch, price: float, lasts: float
+) -> None:
+    now, used = 1_000.0, count(0.0, price)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(time, "thread_time", lambda: next(used))
+    report = StatusReport(OPTIONS, "file-log", Clock())
+    report.note(seen_beside(OtherMembers(Millis(20), OtherMember("users"), 1)), BEGUN)
+    made = report.json()
+    now += lasts - 0.001
+    assert report.json() is made
+    now += 0.002
+    assert report.json() is not made
 
 
 @pytest.mark.parametrize("minimum", [MIN, FIRST])
