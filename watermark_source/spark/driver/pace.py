@@ -19,7 +19,7 @@ _SHORTEST, _LONGEST = 0.015, 0.1
 """Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
 _SHARE = 0.04
 """The next look comes after this part of the time that has passed since the last batch, within those bounds."""
-_CPU_SHARE, _RAREST = 0.04, 1.0
+_CPU_SHARE, _RAREST = 0.03, 1.0
 """Looks that would take more than this share of a core though they are ``_LONGEST`` apart become rarer still, up to so
 many seconds: thousands of splits take their time."""
 _CHEAP = 0.01

@@ -24,9 +24,9 @@ def pause(monkeypatch: pytest.MonkeyPatch, *, rest: float, cpu: float) -> float:
         (1.0, 0.0, 0.04),
         (2.0, 0.0, 0.08),
         (60.0, 0.003, 0.1),
-        (0.0, 0.02, 0.25),
-        (2.0, 0.02, 0.25),
-        (60.0, 0.02, 0.5),
+        (0.0, 0.016, 0.2),
+        (2.0, 0.016, 0.2),
+        (60.0, 0.015, 0.5),
         (0.0, 0.05, 1.0),
         (60.0, 9.9, 1.0),
     ],
@@ -42,9 +42,9 @@ def test_a_pause_grows_evenly_with_the_price_of_a_look_and_right_after_a_batch_n
     monkeypatch: pytest.MonkeyPatch, rest: float
 ) -> None:
     pauses = [pause(monkeypatch, rest=rest, cpu=n / 10_000) for n in range(600)]
-    assert all(0 <= after - before < 0.0026 for before, after in pairwise(pauses))
+    assert all(0 <= after - before < 0.0034 for before, after in pairwise(pauses))
     assert [*map(pytest.approx, pauses[:100])] == [
-        min(max(0.1, n / 10_000 / 0.04), max(0.015, 0.04 * rest)) for n in range(100)
+        min(max(0.1, n / 10_000 / 0.03), max(0.015, 0.04 * rest)) for n in range(100)
     ]
 
 
