@@ -73,7 +73,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # NumPy's threads wait busily for a while in each of them.
 export OPENBLAS_NUM_THREADS := 1
 # Examples and servers run as they are here, also beside a copy that is installed.
-USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain broker decoders
+USERS := play demo demo-json demo-mysql demo-join demo-rate demo-chain demo-complete broker decoders
 $(USERS): export PYTHONPATH := $(CURDIR):$(CURDIR)/connectors
 
 .DEFAULT_GOAL := help
@@ -103,6 +103,9 @@ demo-rate: java $(TO_JOIN) ## clicks of Spark's rate source, each joined with it
 
 demo-chain: java $(TO_RUN) ## three jobs in a row: watermarks that travel with the rows, beside a bound in each job
 	$(RUN) -m examples job_chain $(DEMO_ARGS)
+
+demo-complete: java $(TO_RUN) ## hours counted into files, read by batch jobs: once complete, and ten minutes later
+	$(RUN) -m examples complete_hours $(DEMO_ARGS)
 
 check: $(INSTALLED) ## lint, and what needs no server, side by side: two to three minutes
 	$(MAKE) --no-print-directory --jobs=2 lint pure

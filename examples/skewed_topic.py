@@ -55,6 +55,10 @@ class Partition:
     ahead_ms: int = 0
     pace: float = 1.0
 
+    def time_of(self, n: int, speed: int) -> int:
+        """Return the event time of its n-th record, in milliseconds after the first moment of the partition on time."""
+        return self.ahead_ms + int(n / self.per_second * 1_000 * speed * self.pace)
+
 
 PARTITIONS = (
     Partition(per_second=200, ahead_ms=3_600_000),  # an hour ahead
@@ -71,21 +75,49 @@ minute of event time: one with withWatermark, which follows the partition that i
 follow_watermark, which follows the slowest active one."""
 
 
+def first_moment(now: int, seconds: float, speed: int, window_ms: int) -> int:
+    """Return the start of a window from which on no partition reaches the present: brokers refuse later times."""
+    last = max(each.ahead_ms + seconds * 1_000 * speed * each.pace for each in PARTITIONS)
+    return (now - int(last)) // window_ms * window_ms
+
+
 class Orders(threading.Thread):
     """Produces to every partition for a while, and keeps what every window should count.
 
     After the first moments it waits for ``go_on``: what is produced once a query has a watermark can be late for it.
     """
 
-    def __init__(self, bootstrap: str, topic: str, seconds: float) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, seconds: float, *, speed: int = SPEED, window_ms: int = WINDOW_MS
+    ) -> None:
         super().__init__(daemon=True)
         self.windows: Counter[int] = Counter()
         self.go_on = threading.Event()
         self._topic = topic
         self._seconds = seconds
+        self._speed = speed
+        self._window_ms = window_ms
         self._producer = KafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
-        self._first = int(time.time() * 1_000) - 7_200_000
+        self.first = first_moment(int(time.time() * 1_000), seconds, speed, window_ms)
         self._sent = [0] * len(PARTITIONS)
+        self._refused: Exception | None = None
+
+    @property
+    def now(self) -> int:
+        """The time of the partition that is on time."""
+        return self.first + PARTITIONS[1].time_of(self._sent[1], self._speed)
+
+    def is_over(self) -> bool:
+        """Return whether all orders are in the topic.
+
+        Raises:
+            SystemExit: the broker has refused one, so that it is in no window.
+        """
+        # In this order: the last order is answered before the thread ends.
+        is_over = not self.is_alive()
+        if self._refused is not None:
+            raise SystemExit(f"the broker has refused an order: {self._refused}")
+        return is_over
 
     def run(self) -> None:
         self._produce(0, FIRST_SECONDS)
@@ -98,12 +130,16 @@ class Orders(threading.Thread):
         while (elapsed := time.monotonic() - began) < end:
             for number, partition in enumerate(PARTITIONS):
                 for n in range(self._sent[number], int(elapsed * partition.per_second)):
-                    moment = int(n / partition.per_second * 1_000 * SPEED * partition.pace)
-                    event_time = self._first + partition.ahead_ms + moment - n * 7_919 % DISORDER_MS
-                    self._producer.send(self._topic, b"order", partition=number, timestamp_ms=event_time)
-                    self.windows[event_time // WINDOW_MS * WINDOW_MS] += 1
+                    event_time = self.first + partition.time_of(n, self._speed) - n * 7_919 % DISORDER_MS
+                    sent = self._producer.send(self._topic, b"order", partition=number, timestamp_ms=event_time)
+                    sent.add_errback(self._note_refused)
+                    self.windows[event_time // self._window_ms * self._window_ms] += 1
                     self._sent[number] = n + 1
             time.sleep(0.01)
+
+    def _note_refused(self, error: Exception) -> None:
+        # The first one: the producer then gives up what it holds for other partitions, too.
+        self._refused = self._refused or error
 
 
 class Count:
@@ -201,7 +237,7 @@ def run(
         with live, stopped_at_the_end(plain.query, ours.query), closing(plain.batches), closing(ours.batches):
             progress.wait_until(lambda: all(count.rows for count in counts))
             source.go_on.set()
-            progress.wait_until(lambda: not source.is_alive())
+            progress.wait_until(source.is_over)
             produced = source.windows.total()
             progress.wait_until(lambda: all(count.is_done(produced) for count in counts))
             # The batch after the last marker emits the last windows.

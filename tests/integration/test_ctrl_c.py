@@ -46,6 +46,7 @@ COUNTED = r"[1-9]\d* windows are closed"
 DEMOS = {
     "change_feeds": Demo(PROGRESS, COUNTED),
     "clickstream_enrichment": Demo(PROGRESS, "a join that waits: ", ("kafka", "mysql")),
+    "complete_hours": Demo(PROGRESS, r"[1-9]\d* once complete"),
     "early_and_final": Demo(PROGRESS, r"[1-9]\d* windows have an early answer"),
     "file_log.count": Demo("^counting", None, (), "log4j profile", 0),
     "job_chain": Demo(PROGRESS, r"[1-9]\d* with a bound"),

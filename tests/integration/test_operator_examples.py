@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from examples import change_feeds, early_and_final, json_event_time, night_uploads, sensor_ordering, two_topics_join
+from examples import (
+    change_feeds,
+    complete_hours,
+    early_and_final,
+    json_event_time,
+    night_uploads,
+    sensor_ordering,
+    two_topics_join,
+)
+from examples.skewed_topic import PARTITIONS, Orders
 from services.kafka import Kafka
 from services.kafka_topics import create_topic
 
@@ -135,3 +145,26 @@ def test_early_answers_become_the_counts_of_a_batch_query(spark: SparkSession, k
     assert 0.9 < result.share < 1
     # Of 1 % most: the first 400 rows come before there is a watermark.
     assert 20 < result.late < 60
+
+
+def test_an_order_that_the_broker_refuses_ends_a_demo(kafka: Kafka, new_topic: Callable[..., str]) -> None:
+    """It would be missing from a window that lacks nothing of what is in the topic."""
+    topic = new_topic(len(PARTITIONS), config={"message.timestamp.after.max.ms": "3600000"})
+    source = Orders(kafka.bootstrap, topic, seconds=1)
+    source.first += 8 * complete_hours.HOUR_MS
+    source.go_on.set()
+    source.start()
+    source.join()
+    with pytest.raises(SystemExit, match="the broker has refused an order: "):
+        source.is_over()
+
+
+@pytest.mark.long("test_an_order_that_the_broker_refuses_ends_a_demo")
+def test_hours_that_are_read_once_they_are_complete_have_every_order(
+    spark: SparkSession, kafka: Kafka, new_topic: Callable[..., str]
+) -> None:
+    topic, console = new_topic(len(PARTITIONS)), Console(file=io.StringIO(), width=100)
+    result = complete_hours.run(spark, kafka.bootstrap, topic, 25, console)
+    assert len(result.produced) > 1
+    assert 0 <= result.once_complete.missed(result.produced) <= result.late
+    assert result.by_clock.missed(result.produced) > result.late

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from examples import demo
 from examples.demo import Progress, last_sentence
+from examples.skewed_topic import PARTITIONS, first_moment
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,6 +45,17 @@ def printed(console: Console) -> list[str]:
 def test_the_last_sentence_has_both_losses_and_the_share() -> None:
     sentence = last_sentence("withWatermark", 5_602, 12_000, "orders", ours_lost=0)
     assert sentence == "withWatermark silently lost 5 602 of 12 000 orders (47 %); this source lost 0."
+
+
+@pytest.mark.parametrize(("seconds", "speed", "window"), [(40, 30, 60_000), (40, 450, 3_600_000), (600.5, 450, 7)])
+def test_no_order_of_a_skewed_topic_is_of_the_future_which_brokers_refuse(
+    seconds: float, speed: int, window: int
+) -> None:
+    now = 1_764_417_612_345
+    first = first_moment(now, seconds, speed, window)
+    last = max(first + each.time_of(int(seconds * each.per_second), speed) for each in PARTITIONS if each.per_second)
+    assert first % window == 0
+    assert now - window - 1 <= last <= now
 
 
 def test_progress_is_printed_when_it_is_due_and_no_more_often(
