@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,6 +93,6 @@ def test_the_notebook_runs_and_its_status_is_a_picture(kafka: Kafka, new_topic: 
         run(why, names)
         run(stop, names)
     assert shown.startswith("<iframe")
-    assert f"{topic}-2 holds the watermark back" in shown
+    assert re.search(rf"{topic}-2 (holds|has held) the watermark back", shown)
     assert "|count|" in printed.getvalue()
     assert f"{topic}-2" in printed.getvalue()

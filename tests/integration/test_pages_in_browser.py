@@ -110,7 +110,13 @@ def full() -> StatusOf:
     peers = (Peer("payments", "active", None, 2_500, is_waited_for=True), Peer(LONG, "idle", Millis(NOON), 900, True))
     group = GroupStatus("checkout", 120_000, NOON, 9, others=2, peers=peers)
     writer = WriterView(
-        name="jobs", status="active", kind=HoldKind.READ, why="announces", holds_back=True, query="1", watermark=NOON
+        name="jobs",
+        status="active",
+        kind=HoldKind.READ,
+        why="its newest announcement is in force",
+        holds_back=True,
+        query="1",
+        watermark=NOON,
     )
     reader = replace(view(checkout(writers=[writer], source_name=LONG), name=f"reader of {LONG}"), id="2")
     changes = tuple(

@@ -1,7 +1,7 @@
 """The axis of event time that a query's sources share in its picture: from where to where, and its ticks. Pure.
 
 The page, the notebook and the terminal draw the same axis: left of it lies what is complete, at its right end the
-present, and the watermark about a quarter from the left. ``Axis.share`` says where a moment is, as a share of the
+present, and the watermark about a quarter from the left. ``Axis.share`` is the place of a moment, as a share of the
 width, whatever the width is. Times are milliseconds since 1970-01-01 UTC.
 """
 

@@ -70,7 +70,7 @@ def status(query: Any, *, tolerance: str = "10 seconds") -> QueryStatus:
     Raises:
         UsageError: ``tolerance`` is not a duration, or a source runs with another release of this project.
     """
-    return QueryReader(query, _tolerance(tolerance)).with_recent_batches().status()
+    return QueryReader(query, _tolerance(tolerance)).status(recent_batches(query))
 
 
 def why(query: Any, *, tolerance: str = "10 seconds") -> str:
@@ -246,27 +246,17 @@ class QueryReader:
         self._operators: Operators = None
         self._asked_after: int | None = None
         """The committed batch after which the operators were asked."""
-        self._recent = NO_BATCHES
-        self._counted: int | None = None
-        """The last batch in ``_recent``."""
 
     @property
     def operators(self) -> Operators:
         """What its stateful operators stated last."""
         return self._operators
 
-    def with_recent_batches(self) -> QueryReader:
-        """Count the batches that Spark still has the progress of, and return this reader."""
-        for progress in self._query.recentProgress:
-            self._count(progress, parse_progress(progress), None)
-        return self
-
     @spark_internals()
-    def status(self) -> QueryStatus:
-        """Return the status as of now."""
+    def status(self, recent: RecentBatches = NO_BATCHES) -> QueryStatus:
+        """Return the status as of now; ``recent``: the batches of the last minutes, for its ``freshness``."""
         progress: Mapping[str, Any] = self._query.lastProgress or {}
-        reported = parse_progress(progress)
-        sources = {source.source_name: source for source in reported}
+        sources = {source.source_name: source for source in parse_progress(progress)}
         handle = getattr(self._query, "_jsq", None)
         execution = None if handle is None else handle.streamingQuery()
         in_batch, running, now = False, None, self._now()
@@ -277,7 +267,6 @@ class QueryReader:
             sources |= {source.source_name: source for source in _reports(execution)}
             running = _running(execution, executed_batch(progress), now) if in_batch else None
         operators = None if execution is None else self._asked(executed_batch(progress))
-        self._count(progress, reported, operators)
         clocks = query_clocks(
             progress,
             tuple(sources.values()),
@@ -288,12 +277,7 @@ class QueryReader:
             waits_for_trigger=self._query.status["message"] == "Waiting for next trigger",
             unfollowed=_unfollowed(progress, takes_highest=takes_highest),
         )
-        return QueryStatus(clocks, diagnose(clocks, self._tolerance), self._recent.freshness(now))
-
-    def _count(self, progress: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators) -> None:
-        batch = executed_batch(progress)
-        if batch is not None and (self._counted is None or batch > self._counted):
-            self._counted, self._recent = batch, with_batch(self._recent, progress, reported, operators)
+        return QueryStatus(clocks, diagnose(clocks, self._tolerance), recent.freshness(now))
 
     def _asked(self, committed: int | None) -> Operators:
         if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
@@ -320,6 +304,14 @@ def _running(execution: Any, committed: int | None, now: int) -> int | None:
     if last is None or (committed is not None and int(last.currentBatchId()) <= committed):
         return None
     return max(0, now - int(last.offsetSeqMetadata().batchTimestampMs()))
+
+
+def recent_batches(query: Any) -> RecentBatches:
+    """Return the batches that Spark still has the progress of: of a query that no listener follows."""
+    recent = NO_BATCHES
+    for progress in query.recentProgress:
+        recent = with_batch(recent, progress, parse_progress(progress), None)
+    return recent
 
 
 def with_batch(

@@ -35,7 +35,7 @@ class Freshness(NamedTuple):
     event_time_lag: Spread | None = None
     """From the output watermark, or what operators have applied where that is unknown, to the commit of each batch."""
     commit_latency: Spread | None = None
-    """From the arrival of a batch's oldest row to its commit, an upper bound; without rows of before the start."""
+    """From the arrival of a batch's oldest row to its commit, an upper bound; without those there at the start."""
 
 
 NO_FRESHNESS: Final = Freshness()

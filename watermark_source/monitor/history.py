@@ -28,7 +28,7 @@ MOST_POINTS: Final = 400
 
 _LOOKED_BACK = 20
 """Changes among which one is looked for that continues."""
-NOBODY: Final = "nothing"
+NO_HOLDER: Final = "nothing"
 """The holder where nothing holds the watermark."""
 _NOTHING_READ, _NO_LIMIT = "nothing is read", "none"
 _NO_LIMITS = {_NOTHING_READ, _NO_LIMIT}
@@ -76,7 +76,7 @@ class HolderSpan(NamedTuple):
     """What held a watermark for a while. Times are milliseconds since 1970-01-01 UTC."""
 
     name: str
-    """``NOBODY`` where nothing did."""
+    """``NO_HOLDER`` where nothing did."""
     begin: int
     end: int
 
@@ -167,7 +167,7 @@ class ChangeHistory:
 
 def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
     held, limit = next(iter(source.holds), None), _limit(source.group)
-    name = NOBODY if held is None else subject(held)
+    name = NO_HOLDER if held is None else subject(held)
     point = Point(source.at, behind_clock(source.at, source.watermark), source.lag)
     statuses = {view.split: view.status for view in source.splits}
     if before is None:

@@ -7,14 +7,14 @@ The others are one row by status.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from watermark_source.durations import age_text, count_text, format_duration
+from watermark_source.durations import age_text, count_text, format_duration, short_count
 from watermark_source.monitor.axis import read_up_to
-from watermark_source.monitor.three_clocks import behind_clock
+from watermark_source.monitor.three_clocks import behind_clock, from_clock
 from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import HeldBy
@@ -72,6 +72,20 @@ class Lane:
     """All that is known of it, exactly."""
 
 
+def behind_text(late: int | None) -> str:
+    """Return how far something is behind the clock, or ahead of it; ``late``: in milliseconds, ``None`` if unknown."""
+    if late is None:
+        return "–"
+    return age_text(late) if late >= 0 else f"{age_text(-late)} ahead"
+
+
+def unread_text(of: Lane) -> str:
+    """Return how much of a row is unread; nothing for one that stands for several."""
+    if of.is_several:
+        return ""
+    return "?" if of.unread is None else short_count(of.unread)
+
+
 def lanes_of(source: SourceStatus, now: int) -> tuple[Lane, ...]:
     """Return the rows of a source: what holds it first, then by watermark, and at the end what is left out."""
     if source.processing_time:
@@ -124,7 +138,7 @@ def _of_split(view: SplitView, source: SourceStatus, now: int) -> Lane:
         watermark=view.watermark if is_moment(view.watermark) else None,
         read=read if is_moment(read) else None,
         newest=view.newest_in_log if is_moment(view.newest_in_log) else None,
-        note="" if look is Look.COUNTS else _note(view, source, now),
+        note="" if look is Look.COUNTS else _note(view.why),
         unread=view.lag,
         exact=f"{view.split}: {_status_word(view.status)}; {_exact(view.watermark, now)}; {view.why}",
     )
@@ -132,10 +146,7 @@ def _of_split(view: SplitView, source: SourceStatus, now: int) -> Lane:
 
 def _exact(watermark: int | None, now: int) -> str:
     late = behind_clock(now, watermark)
-    if late is None:
-        return f"watermark {watermark_text(watermark)}"
-    side = "behind" if late >= 0 else "ahead of"
-    return f"watermark {watermark_text(watermark)} UTC, {format_duration(abs(late))} {side} the clock"
+    return f"watermark {watermark_text(watermark)}" + ("" if late is None else f" UTC, {from_clock(late)}")
 
 
 def _status_word(status: Status) -> str:
@@ -153,60 +164,22 @@ def _look(view: SplitView) -> Look:
 _LOOKS: Final = {Status.PAUSED: Look.PAUSED, Status.IDLE: Look.LEFT_OUT, Status.UNKNOWN: Look.SILENT}
 
 
-def _note(view: SplitView, source: SourceStatus, now: int) -> str:
-    short = _NOTES.get(view.kind)
-    return view.why if short is None else short(view, source, now)
-
-
-def _backlog(view: SplitView, *_: object) -> str:
-    return "more to read" if view.lag is None else f"{count_text(view.lag, 'record')} to read"
-
-
-def _all_read(view: SplitView, source: SourceStatus, now: int) -> str:
-    read = read_up_to(source, view)
-    if read is None or not is_moment(read):
-        return "all read" if view.quiet is None else f"all read; no record for {age_text(view.quiet)}"
-    return f"all read; its newest record is from {short_time(read, now)}"
-
-
-def _paused(view: SplitView, source: SourceStatus, _: int) -> str:
-    group = source.group
-    if group is None or group.hold:
-        return "paused: the group may not read yet"
-    if view.drift is not None and group.max_drift is not None and view.drift > group.max_drift:
-        return f"paused: {age_text(view.drift)} ahead of {group.holder or 'the slowest'}"
-    return "paused: its next record is past the limit"
-
-
-def _left_out(view: SplitView, *_: object) -> str:
-    if view.status is not Status.IDLE:
-        return "behind the watermark, left out"
-    return "idle, left out" if view.quiet is None else f"idle: no record for {age_text(view.quiet)}, left out"
-
-
-_NOTES: Final[Mapping[HoldKind, Callable[[SplitView, SourceStatus, int], str]]] = {
-    HoldKind.BACKLOG: _backlog,
-    HoldKind.READ: _all_read,
-    HoldKind.PENDING: _all_read,
-    HoldKind.SILENT: _all_read,
-    HoldKind.BOUND: _all_read,
-    HoldKind.PAUSED: _paused,
-    HoldKind.LEFT_OUT: _left_out,
-}
-"""Kinds whose sentence is too long beside a bar."""
+def _note(why: str) -> str:
+    """Return the first part of a sentence, which has room beside a bar."""
+    return why.partition(";")[0]
 
 
 def _of_writer(writer: WriterView, source: SourceStatus, now: int) -> Lane:
     name = f"writer {writer.name}"
-    looks = {True: Look.HOLDS, False: Look.LEFT_OUT if writer.kind is HoldKind.LEFT_OUT else Look.COUNTS}
     holds = any(hold.by is HeldBy.WRITER and hold.name == writer.name for hold in source.holds)
+    look = Look.HOLDS if holds else Look.LEFT_OUT if writer.kind is HoldKind.LEFT_OUT else Look.COUNTS
     return Lane(
         name=name,
         word=f"holds, {writer.status}" if holds else writer.status,
-        look=looks[holds],
+        look=look,
         watermark=writer.watermark if is_moment(writer.watermark) else None,
         newest=writer.announced if is_moment(writer.announced) else None,
-        note=writer.why,
+        note=_note(writer.why),
         unread=writer.rows_before_next,
         exact=f"{name}: {writer.status}; {_exact(writer.watermark, now)}; {writer.why}",
     )

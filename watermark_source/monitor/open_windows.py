@@ -328,7 +328,7 @@ def _late_rows(source: SourceStatus, *, is_ahead: bool) -> str:
 
 
 def _or_profile(option: str) -> str:
-    return f": {option}" if option else "; for so long a time rather check the event times"
+    return f": {option}" if option else "; that is long: check the event times first"
 
 
 # Rows of the table.

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from watermark_source.durations import age_text
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
-from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point, holder_spans
+from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans
 from watermark_source.monitor.open_windows import OpenWindow
-from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks
+from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, behind_clock, from_clock
 from watermark_source.monitor.verdict import Verdict, ended_verdict, holder_of, verdict_of
 from watermark_source.planning.watermark import MIN
+from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_to_json
@@ -34,11 +36,15 @@ class QueryView:
     freshness: Freshness = NO_FRESHNESS
 
     @property
-    def verdict(self) -> Verdict:
-        """What is said of it first."""
+    def since(self) -> int | None:
+        """Since when what holds its watermark has held it at least; ``None`` if unknown, or if nothing holds it."""
         held = holder_of(self.clocks)
-        since = None if held is None else self.held_since.get(held[0].source_name)
-        return verdict_of(self.clocks, self.why, since)
+        return None if held is None else self.held_since.get(held[0].source_name)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The first sentences about it."""
+        return verdict_of(self.clocks, self.why, self.since)
 
 
 class Ended(NamedTuple):
@@ -55,7 +61,7 @@ class Ended(NamedTuple):
     """As its last batch left it; ``None`` if it reported none."""
 
     def verdict(self, now: int) -> Verdict:
-        """What is said of it first."""
+        """The first sentences about it."""
         clocks = None if self.query is None else self.query.clocks
         return ended_verdict(clocks, self.at, self.batch, self.error, now)
 
@@ -94,7 +100,7 @@ def page_json(of: Page) -> dict[str, Any]:
         "ended": [
             each._asdict()
             | {
-                "said": each.verdict(of.at).lines,
+                "sentences": each.verdict(of.at).lines,
                 "query": None if each.query is None else _query_json(each.query, of),
             }
             for each in of.ended
@@ -110,13 +116,56 @@ def holders_of(query: QueryView, source: SourceStatus, changes: Iterable[Change]
     if not points:
         return ()
     of = query.name, source.source_name
-    holder = subject(source.holds[0]) if source.holds else NOBODY
+    holder = subject(source.holds[0]) if source.holds else NO_HOLDER
     return holder_spans(
         [change for change in changes if (change.query, change.source) == of],
         points[0].at,
         max(query.clocks.at, points[-1].at),
         holder,
     )
+
+
+class ClockRow(NamedTuple):
+    """A time of a query, and what is to be known of it."""
+
+    title: str
+    value: str
+    about: str
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.value}" + (f" ({self.about})" if self.about else "")
+
+
+def clock_rows(of: QueryClocks, recent: Freshness = NO_FRESHNESS) -> Iterator[ClockRow]:
+    """Yield the clocks of a query, of its operators from the sources to the sink, and its delays of the last minutes.
+
+    Args:
+        of: the clocks.
+        recent: the delays of its last batches.
+    """
+    yield _moment_row("Sources have delivered everything up to", of.input_watermark, of.at)
+    yield _moment_row("Spark has closed windows up to", of.applied_watermark, of.at)
+    yield _moment_row("Results are complete up to", of.output_watermark, of.at, of.no_output or "")
+    if (oldest := of.unprocessed) is not None:
+        arrived = "at the start or before" if oldest.is_older else short_time(oldest.arrived, of.at)
+        where = ("none", "") if oldest.split is None else (arrived, f"in {oldest.split}")
+        yield ClockRow("Oldest unread record arrived", *where)
+    for operator in reversed(of.operators):
+        row = _moment_row(f"{operator.name} has emitted up to", operator.eviction, of.at)
+        has_own = operator.output != operator.eviction
+        output = f"output watermark {short_time(operator.output, of.at)}" if has_own else ""
+        yield row._replace(about=", ".join(filter(None, (row.about, output))))
+    if (added := of.event_time_latency) is not None:
+        yield ClockRow("The query itself adds", age_text(added), "from input to output watermark")
+    for title, spread in zip(("Results behind the clock", "From arrival to commit, at most"), recent, strict=True):
+        if spread is not None:
+            batches = f"half of the batches; {age_text(spread.p99)} of 99 %, over the last 5 min"
+            yield ClockRow(title, age_text(spread.p50), batches)
+
+
+def _moment_row(title: str, at: int | None, now: int, unknown: str = "") -> ClockRow:
+    late = behind_clock(now, at)
+    return ClockRow(title, short_time(at, now), unknown if late is None else from_clock(late))
 
 
 class Upstream(NamedTuple):
@@ -133,9 +182,6 @@ class Upstream(NamedTuple):
     """and when, milliseconds since 1970-01-01 UTC."""
     why: str
     """What holds it in turn, as a sentence that begins with "its"."""
-
-    def __str__(self) -> str:
-        return f"Writer {self.writer} is the query {self.query}: {self.why}"
 
 
 def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
@@ -175,7 +221,7 @@ def _query_json(query: QueryView, page: Page) -> dict[str, Any]:
         "upstream": [each._asdict() for each in upstream(page, query)],
         "clocks": {name: getattr(query.clocks, name) for name in _CLOCKS},
         "freshness": {name: spread and spread._asdict() for name, spread in query.freshness._asdict().items()},
-        "said": query.verdict.lines,
+        "sentences": query.verdict.lines,
         "held_since": dict(query.held_since),
         "holders": {
             source.source_name: [each._asdict() for each in holders_of(query, source, page.changes)]

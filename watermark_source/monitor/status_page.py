@@ -30,6 +30,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError, WatermarkSourceError, shortened
 from watermark_source.monitor.followed_queries import QueryReader, ended_view, query_view
+from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
@@ -195,12 +196,13 @@ class _Queries(StatusListener):
         views: list[QueryView] = []
         unreadable: dict[str, str] = {}
         active = self._session.streams.active
+        recent = {query.run: query.recent for query in self.queries()}
         runs = {str(query.runId) for query in active}
         self._readers = {run: reader for run, reader in self._readers.items() if run in runs}
         for query in active:
             name = query.name or str(query.id)
             try:
-                views.append(self._view(name, query))
+                views.append(self._view(name, query, recent.get(str(query.runId), NO_BATCHES)))
             except WatermarkSourceError as error:
                 unreadable[name] = str(error)
             except Exception as error:  # noqa: BLE001  a query may end at any moment, and its JVM with it
@@ -215,11 +217,11 @@ class _Queries(StatusListener):
             unreadable=unreadable,
         )
 
-    def _view(self, name: str, query: Any) -> QueryView:
+    def _view(self, name: str, query: Any, recent: RecentBatches) -> QueryView:
         run = str(query.runId)
         if run not in self._readers:
-            self._readers[run] = QueryReader(query, TOLERANCE, self._clock.wall).with_recent_batches()
-        return query_view(query, name, self._readers[run].status(), self._history)
+            self._readers[run] = QueryReader(query, TOLERANCE, self._clock.wall)
+        return query_view(query, name, self._readers[run].status(recent), self._history)
 
 
 class _Drawn:

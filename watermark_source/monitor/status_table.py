@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds, share_text, unbroken
@@ -27,18 +28,6 @@ GAP = 2
 _WHY_AT_LEAST = 24
 
 
-class TableRow(NamedTuple):
-    """One split's cells, each a list of lines, in the order of ``TableLayout.columns``."""
-
-    view: SplitView
-    cells: tuple[tuple[str, ...], ...]
-
-    @property
-    def height(self) -> int:
-        """Number of lines."""
-        return max(len(cell) for cell in self.cells)
-
-
 class TableColumn(NamedTuple):
     """A visible column, and its width in characters."""
 
@@ -52,7 +41,8 @@ class TableLayout:
     """The table for one width."""
 
     columns: tuple[TableColumn, ...]
-    rows: tuple[TableRow, ...]
+    rows: tuple[tuple[tuple[str, ...], ...], ...]
+    """Of each split its cells in the order of ``columns``, each a list of lines."""
     hidden: int
     """Number of the source's splits that are not in the table."""
 
@@ -154,16 +144,55 @@ def layout(
     ordered = most_interesting(status.splits, len(status.splits))
     cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)
-    rows = (
-        TableRow(view, tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)))
-        for i, view in enumerate(ordered)
-    )
-    shown = sorted(_that_fit(rows, lines), key=lambda row: row.view.split)
+    rows = [
+        tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)) for i in range(len(ordered))
+    ]
+    heights = accumulate(max(map(len, row)) for row in rows)
+    fitting = [i for i, height in enumerate(heights) if lines is None or height <= lines]
+    shown = sorted(fitting, key=lambda i: ordered[i].split)
     return TableLayout(
         columns=tuple(TableColumn(k.title, w, k.is_number) for k, w in zip(kinds, widths, strict=True)),
-        rows=tuple(shown),
+        rows=tuple(rows[i] for i in shown),
         hidden=status.splits_total - len(shown),
     )
+
+
+def render_text(
+    status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
+) -> str:
+    """Return headline and table as plain lines without control characters.
+
+    Args:
+        status: the source's status.
+        width: characters of a line; the least important columns are dropped if they do not fit.
+        now: the reader's clock, milliseconds since 1970-01-01 UTC, for ages; by default the time of the report.
+        raw: whether to show watermarks as milliseconds.
+        lines: limit on the lines in all, the headline included; the most interesting splits remain.
+    """
+    head = join_pieces(headline(status, now=now, raw=raw), width)
+    # Three more lines: column titles, their rule, and the number of hidden splits.
+    room = None if lines is None else max(1, lines - len(head) - 3)
+    bars = snapshot_lines(status, width=width, lines=None if room is None else max(1, room // 2))
+    shown = layout(status, width=width, now=now, raw=raw, lines=None if room is None else max(1, room - len(bars)))
+    titles = _line([column.title for column in shown.columns], shown.columns)
+    rule = "-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1))
+    rows = (_line(cells, shown.columns) for row in shown.rows for cells in zip_longest(*row, fillvalue=""))
+    more = [f"and {count_text(shown.hidden)} more"] if shown.hidden else []
+    return "\n".join([*head, *bars, titles, rule, *rows, *more])
+
+
+def _line(cells: Sequence[str], columns: Sequence[TableColumn]) -> str:
+    sized = (
+        cell.rjust(column.width) if column.is_number else cell.ljust(column.width)
+        for column, cell in zip(columns, cells, strict=True)
+    )
+    return (" " * GAP).join(sized).rstrip()
+
+
+def counts_text(of: SourceStatus) -> str:
+    """Return how many partitions a source has, and how many of them have each status."""
+    counts = ", ".join(f"{count_text(n)} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
+    return f"{count_text(of.splits_total, of.words.split)}: {counts}" if counts else f"no {of.words.split}s"
 
 
 def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False) -> tuple[str, ...]:
@@ -176,9 +205,7 @@ def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False)
     ]
     clock = status.at if now is None else now
     pieces += group_pieces(status, clock, raw=raw)
-    counts = ", ".join(f"{n} {s.name.lower()}" for s in Status if (n := status.counts.get(s, 0)))
-    total = count_text(status.splits_total, "split")
-    pieces.append(f"{total}: {counts}" if counts else "no splits")
+    pieces.append(counts_text(status))
     pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
     return (*pieces, *row_pieces(status, clock))
 
@@ -298,16 +325,6 @@ def _fitting(cells: dict[_Kind, list[str]], width: int) -> tuple[list[_Kind], li
     return shown, widths
 
 
-def _that_fit(rows: Iterable[TableRow], lines: int | None) -> Iterable[TableRow]:
-    left = lines
-    for row in rows:
-        if left is not None:
-            left -= row.height
-            if left < 0:
-                return
-        yield row
-
-
 def _lines(text: str, width: int) -> tuple[str, ...]:
     joined = unbroken(text)
     wrapped = textwrap.wrap(joined, width, break_on_hyphens=False)
@@ -318,9 +335,5 @@ def text_table(titles: Sequence[str], rows: Iterable[Sequence[str]], numbers: Se
     """Yield a table as plain lines, as wide as its texts; ``numbers``: titles of columns that are set to the right."""
     cells = [[printable(text) for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
-    for line in [titles, ["-" * width for width in widths], *cells]:
-        padded = (
-            text.rjust(width) if title in numbers else text.ljust(width)
-            for title, text, width in zip(titles, line, widths, strict=True)
-        )
-        yield (" " * GAP).join(padded).rstrip()
+    columns = [TableColumn(title, width, title in numbers) for title, width in zip(titles, widths, strict=True)]
+    yield from (_line(line, columns) for line in [titles, ["-" * width for width in widths], *cells])

@@ -11,23 +11,29 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, zip_longest
+from itertools import chain
 from types import TracebackType
 from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.connection_deadline import HttpsUntil, HttpUntil
-from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, printable, shortened
 from watermark_source.installation import lacking
-from watermark_source.monitor.followed_queries import QueryReader, QueryStatus, query_view, reported_view
+from watermark_source.monitor.followed_queries import (
+    QueryReader,
+    QueryStatus,
+    query_view,
+    recent_batches,
+    reported_view,
+)
+from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
-from watermark_source.monitor.page_content import Page
-from watermark_source.monitor.status_table import GAP, TableLayout, headline, join_pieces, layout, snapshot_lines
+from watermark_source.monitor.page_content import Page, clock_rows
+from watermark_source.monitor.status_table import join_pieces, render_text
 from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
-from watermark_source.monitor.three_clocks import TOLERANCE, clock_pieces
+from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_from_json
 
@@ -48,30 +54,10 @@ _STEADY_SNAPSHOT_MS = 60_000
 _CHANGE_SNAPSHOT_MS = 10_000
 
 
-def render_text(
-    status: SourceStatus, *, width: int = 120, now: int | None = None, raw: bool = False, lines: int | None = None
-) -> str:
-    """Return headline and table as plain lines without control characters.
-
-    Args:
-        status: the source's status.
-        width: characters of a line; the least important columns are dropped if they do not fit.
-        now: the reader's clock, milliseconds since 1970-01-01 UTC, for ages; by default the time of the report.
-        raw: whether to show watermarks as milliseconds.
-        lines: limit on the lines in all, the headline included; the most interesting splits remain.
-    """
-    head, bars, shown = _arrange(status, width=width, now=now, raw=raw, lines=lines)
-    text = [*head, *bars, _line(shown, [column.title for column in shown.columns])]
-    text.append("-" * (sum(column.width for column in shown.columns) + GAP * (len(shown.columns) - 1)))
-    for row in shown.rows:
-        text.extend(_line(shown, cells) for cells in zip_longest(*row.cells, fillvalue=""))
-    return "\n".join([*text, *_footer(shown)])
-
-
 def table_lines(
     of: Shown, clocks: Sequence[str], width: int, height: int | None, *, now: int | None, raw: bool = False
 ) -> list[Line]:
-    """Return the tables of a query's sources, below what is said of it.
+    """Return the tables of a query's sources, below its verdict.
 
     Args:
         of: the query.
@@ -81,33 +67,10 @@ def table_lines(
         now: the reader's clock, for ages; by default the time of each report.
         raw: whether to show watermarks as milliseconds.
     """
-    said = [line for text in (*of.words, " | ".join(clocks)) for line in join_pieces([printable(text)], width)]
-    lines = None if height is None else max(6, (height - len(said)) // max(1, len(of.sources)))
+    head = [line for text in (*of.words, " | ".join(clocks)) for line in join_pieces([printable(text)], width)]
+    lines = None if height is None else max(6, (height - len(head)) // max(1, len(of.sources)))
     tables = (render_text(source, width=width, now=now, raw=raw, lines=lines).split("\n") for source in of.sources)
-    return [Line(line) for line in chain(said, *tables)]
-
-
-def _arrange(
-    status: SourceStatus, *, width: int, now: int | None, raw: bool, lines: int | None
-) -> tuple[list[str], list[str], TableLayout]:
-    head = join_pieces(headline(status, now=now, raw=raw), width)
-    # Three more lines: column titles, their rule, and the number of hidden splits.
-    room = None if lines is None else max(1, lines - len(head) - 3)
-    bars = snapshot_lines(status, width=width, lines=None if room is None else max(1, room // 2))
-    room = None if room is None else max(1, room - len(bars))
-    return head, bars, layout(status, width=width, now=now, raw=raw, lines=room)
-
-
-def _line(shown: TableLayout, cells: Sequence[str]) -> str:
-    sized = (
-        cell.rjust(column.width) if column.is_number else cell.ljust(column.width)
-        for column, cell in zip(shown.columns, cells, strict=True)
-    )
-    return (" " * GAP).join(sized).rstrip()
-
-
-def _footer(shown: TableLayout) -> list[str]:
-    return [f"and {count_text(shown.hidden)} more"] if shown.hidden else []
+    return [Line(line) for line in chain(head, *tables)]
 
 
 def snapshot_is_due(printed: Sequence[SourceStatus], latest: Sequence[SourceStatus], since_printed: int | None) -> bool:
@@ -189,7 +152,7 @@ class LiveStatus:
 
     def _repr_html_(self) -> str:
         """Return the picture for a notebook."""
-        self._latest = self._read() or self._latest
+        self._latest = self._read(recent_batches) or self._latest
         if self._status is None or not self._latest:
             return "<p>waiting for the query's first batch</p>"
         view = query_view(self._query, self._name, self._status, self._history)
@@ -207,12 +170,10 @@ class LiveStatus:
         else:
             self._live.update(self._picture(self._now()), refresh=True)
 
-    def _read(self) -> tuple[SourceStatus, ...]:
+    def _read(self, recent: Callable[[Any], RecentBatches] = lambda _: NO_BATCHES) -> tuple[SourceStatus, ...]:
         try:
-            if self._status is None:
-                self._name = self._query.name or str(self._query.id)
-                self._reader.with_recent_batches()
-            self._status = self._reader.status()
+            self._name = self._name or self._query.name or str(self._query.id)
+            self._status = self._reader.status(recent(self._query))
         except UsageError as error:
             if not self._warned:
                 _log.warning("the status of the query cannot be shown: %s", error)
@@ -234,7 +195,8 @@ class LiveStatus:
         """Return what is shown of the query in at most ``height`` lines; ``now``: the reader's clock, for ages."""
         shown = shown_live(reported_view("", self._name, of, self._history), self._history.changes())
         if self._table:
-            return table_lines(shown, clock_pieces(of.clocks), width, height, now=now, raw=self._raw)
+            clocks = [str(row) for row in clock_rows(of.clocks)]
+            return table_lines(shown, clocks, width, height, now=now, raw=self._raw)
         return picture_lines(shown, width, height)
 
     def _print_snapshot(self, *, last: bool) -> None:
@@ -315,8 +277,9 @@ def _page_picture(page: Mapping[str, Any], console: Console, *, table: bool) -> 
         lines += [Line(printable(query["name"]))]
         lines += table_lines(shown, (), width, room, now=shown.at) if table else picture_lines(shown, width, room)
         lines.append(Line(""))
-    said = {ended["name"]: ended["said"] for ended in page["ended"]} | {n: [w] for n, w in page["unreadable"].items()}
-    for name, words in said.items():
+    others = {ended["name"]: ended["sentences"] for ended in page["ended"]}
+    others |= {name: [why] for name, why in page["unreadable"].items()}
+    for name, words in others.items():
         lines += [Line(line) for text in (name, *words) for line in join_pieces([printable(text)], width)]
     return _coloured(lines) if lines else Text("no query runs", style="dim")
 

@@ -1,8 +1,8 @@
 """The picture of event time as lines of text, for a terminal and a log: the axis, rows and words of the page. Pure.
 
 A bar is what is complete (``█``, ``▒`` while paused), ``░`` what is unread, ``·`` what is left out; ``│`` marks the
-watermark and the present, ``┆`` the limit of the alignment group, and ``▶`` a bar that goes on past the edge. It is
-right without colour.
+watermark and the present, ``┆`` the limit of the alignment group, and ``▶`` a bar that continues past the edge. It
+needs no colour.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from watermark_source.durations import age_text, count_text, short_count
+from watermark_source.durations import age_text, count_text
 from watermark_source.errors import printable
 from watermark_source.monitor.axis import Axis, axis_of
-from watermark_source.monitor.history import NOBODY, Change, HolderSpan, Point
-from watermark_source.monitor.lanes import Lane, Look, lanes_of
+from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point
+from watermark_source.monitor.lanes import Lane, Look, behind_text, lanes_of, unread_text
 from watermark_source.monitor.page_content import QueryView, holders_of
 from watermark_source.monitor.status_table import group_pieces, join_pieces, row_pieces, snapshot_lines
 from watermark_source.monitor.three_clocks import behind_clock
@@ -106,7 +106,7 @@ def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at:
     name = "" if over is None else over.source_name
     return Shown(
         at=at,
-        words=(*query["said"], *map(_upstream, query["upstream"])),
+        words=(*query["sentences"], *map(_upstream, query["upstream"])),
         sources=tuple(sources),
         watermark=query["clocks"]["input_watermark"],
         applied=query["clocks"]["applied_watermark"],
@@ -163,9 +163,7 @@ class _Frame:
 
     def row(self, lane: Lane) -> Line:
         """Return a row: who, how it is, how far it is, and how much of it is unread."""
-        late = behind_clock(self._of.at, lane.watermark)
-        behind = "–" if late is None else f"{age_text(-late)} ahead" if late < 0 else age_text(late)
-        unread = "" if lane.look is Look.OTHERS else "?" if lane.unread is None else short_count(lane.unread)
+        behind = behind_text(behind_clock(self._of.at, lane.watermark))
         bar = (
             self._marks.get(i, cell) if cell in " ·" else cell
             for i, cell in enumerate(_bar(lane, self._axis, self._size))
@@ -173,7 +171,7 @@ class _Frame:
         name = printable(lane.name)[: self._name]
         is_short = len(lane.word) <= _WORD
         word = "HOLDS" if lane.look is Look.HOLDS else lane.word if is_short else "elsewhere"
-        text = f"{name:{self._name}} {word:{_WORD}} {''.join(bar)} {behind:>{_BEHIND}} {unread:>{_UNREAD}}"
+        text = f"{name:{self._name}} {word:{_WORD}} {''.join(bar)} {behind:>{_BEHIND}} {unread_text(lane):>{_UNREAD}}"
         return Line(text, lane.look)
 
     def ticks(self) -> Line:
@@ -192,13 +190,11 @@ class _Frame:
             return
         clock, title = Axis(points[0].at, max(of.at, points[-1].at + 1)), self._name + _WORD + 1
         moments = [clock.left + (clock.right - clock.left) * (2 * i + 1) // (2 * self._size) for i in range(self._size)]
-        last = of.holders[-1].name if of.holders else NOBODY
         yield Line("")
         if of.holders:
-            shown = "nobody" if last == NOBODY else printable(last)
-            yield Line(f"{'who held it':{title}} {_ribbon(of.holders, moments, last)} {shown}")
-        behind = points[-1].behind
-        value = "–" if behind is None else age_text(behind)
+            last = of.holders[-1].name
+            yield Line(f"{'who held it':{title}} {_ribbon(of.holders, moments, last)} {printable(last)}")
+        value = behind_text(points[-1].behind)
         yield Line(f"{'behind clock':{title}} {_spark(points, moments)} {value:>{_BEHIND}}")
         ago = f"{age_text(clock.right - clock.left)} ago"
         yield Line(f"{'':{title}} {ago}{'now':>{self._size - len(ago)}}")
@@ -229,11 +225,11 @@ def _fill(lane: Lane) -> str:
 
 
 def _ribbon(spans: Sequence[HolderSpan], moments: Sequence[int], present: str) -> str:
-    names = [next((span.name for span in reversed(spans) if span.begin <= at), NOBODY) for at in moments]
-    cells = ["·" if name == NOBODY else "█" if name == present else "▓" for name in names]
+    names = [next((span.name for span in reversed(spans) if span.begin <= at), NO_HOLDER) for at in moments]
+    cells = ["·" if name == NO_HOLDER else "█" if name == present else "▓" for name in names]
     begin = len(names) - next((i for i, name in enumerate(reversed(names)) if name != present), len(names))
     name = f" {printable(present)} "
-    if present != NOBODY and len(names) - begin >= len(name) + 2:
+    if present != NO_HOLDER and len(names) - begin >= len(name) + 2:
         cells[begin + 1 : begin + 1 + len(name)] = name
     return "".join(cells)
 

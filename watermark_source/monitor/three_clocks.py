@@ -68,22 +68,22 @@ class QueryClocks:
     """The lowest combined watermark of the query's sources of this project."""
     applied_watermark: int | None
     """Spark's own (``eventTime.watermark``): operators have emitted what ends at or before it."""
-    output_watermark: int | None
+    output_watermark: int | None = None
     """No row that the query writes from now on has an event time at or before it; see ``no_output`` where unknown."""
     no_output: str | None = None
     """Why the output watermark is unknown."""
     operators: tuple[OperatorWatermark, ...] = ()
     """Stateful operators, from the sink to the sources; empty where they cannot be asked (Spark Connect)."""
-    unprocessed: Unprocessed | None
+    unprocessed: Unprocessed | None = None
     """See ``processing_time_watermark``."""
-    newest: int | None
+    newest: int | None = None
     """Highest event time of all rows read, at most the present; ``None`` where event time is the clock."""
-    rows_at: int | None
+    rows_at: int | None = None
     """When rows last arrived, as far as that is known: between the two requests for the ends of the logs that bound it,
     not before the newest event time."""
-    state_rows: int
+    state_rows: int = 0
     """Rows in the state of operators, except deduplication, which has emitted the rows whose keys it keeps."""
-    batch: ExecutedBatch | None
+    batch: ExecutedBatch | None = None
     has_windows: bool = True
     """Whether it has operators that hold rows; taken to have before the first batch."""
     waits_for_trigger: bool = False
@@ -420,7 +420,7 @@ def _trigger(of: QueryClocks, parts: Delays) -> str:
 
 def _fresh(of: QueryClocks, parts: Delays) -> str:
     lag = of.event_time_lag
-    shown = "" if lag is None else f", and the output watermark is {_from_clock(lag)}"
+    shown = "" if lag is None else f", and the output watermark is {from_clock(lag)}"
     return f"the data are fresh: rows are processed {_within(parts.processing)} after they arrive{shown}"
 
 
@@ -523,29 +523,6 @@ def _quiet(of: QueryClocks, parts: Delays) -> str:
     return f"no rows arrive: all are processed, and the last came {format_duration(parts.quiet)} ago"
 
 
-def clock_pieces(of: QueryClocks) -> tuple[str, ...]:
-    """Return the texts about a query's clocks, for the line above its sources."""
-    pieces = [
-        f"input watermark {moment_text(of.input_watermark)}{_lag(of.input_event_time_lag)}",
-        f"output watermark {moment_text(of.output_watermark)}{_lag(of.event_time_lag)}"
-        + (f": {of.no_output}" if of.no_output else ""),
-    ]
-    if of.unprocessed is not None:
-        what = "at the start or before" if of.unprocessed.is_older else moment_text(of.processing_time_watermark)
-        pieces.append(f"oldest unprocessed row: {'none' if of.unprocessed.split is None else f'arrived {what}'}")
-    pieces += [
-        f"{operator.name}: emitted up to {moment_text(operator.eviction)}"
-        + ("" if operator.output == operator.eviction else f", output watermark {moment_text(operator.output)}")
-        for operator in reversed(of.operators)
-    ]
-    if of.state_rows:
-        pieces.append(f"rows in state {count_text(of.state_rows)}")
-    return tuple(pieces)
-
-
-def _lag(millis: int | None) -> str:
-    return "" if millis is None else f" ({_from_clock(millis)})"
-
-
-def _from_clock(lag: int) -> str:
+def from_clock(lag: int) -> str:
+    """Return how many milliseconds a watermark is behind the clock, or ahead of it, as text."""
     return f"{format_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead of'} the clock"

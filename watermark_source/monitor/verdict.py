@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from watermark_source.durations import age_text, count_text
+from watermark_source.durations import age_text, count_text, format_duration
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.three_clocks import (
     Delays,
@@ -22,8 +22,8 @@ from watermark_source.monitor.three_clocks import (
     delays,
     passed_by_operators,
 )
-from watermark_source.planning.hold_kinds import HoldKind
-from watermark_source.planning.holds import HeldBy, Hold
+from watermark_source.planning.hold_kinds import HoldKind, Motion
+from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause, cause, short_time
 from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
@@ -46,7 +46,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the page says of a query before its picture."""
+    """The sentences about a query before its picture."""
 
     state: State
     word: str
@@ -80,7 +80,7 @@ def holder_of(of: QueryClocks) -> tuple[SourceStatus, Hold] | None:
 
 
 def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -> Verdict:
-    """Return what to say of a running query.
+    """Return the verdict on a running query.
 
     Args:
         of: its clocks.
@@ -99,21 +99,26 @@ def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -
             more=(more, *_hold(held, of, held_since)),
         )
     if why.verdict is DelayVerdict.UNKNOWN:
-        said = (*_hold(held, of, held_since), *_meanwhile(of))
-        return Verdict(state=State.WAITS, word="starting", where=as_sentence(str(why)), more=said)
+        if of.first_batch is not None and held is not None and held[1].kind.motion is Motion.COMES:
+            # What the first batch reads holds nothing back yet.
+            held = None
+        state = State.WAITS if held is None else State.HELD
+        sentences = (*_hold(held, of, held_since), *_meanwhile(of))
+        return Verdict(state=state, word="starting", where=as_sentence(str(why)), more=sentences)
     parts = delays(of)
     state, word = _state(of, why, held)
+    is_fresh = state is State.ON_TIME and why.verdict is DelayVerdict.FRESH
     return Verdict(
         state=state,
         word=word,
         where=_where(of),
         reason=_reason(of, why, parts, held),
-        more=(*_hold(held, of, held_since), *(_on_time(of) if state is State.ON_TIME else _meanwhile(of))),
+        more=(*_hold(held, of, held_since), *(_on_time(of) if is_fresh else _meanwhile(of))),
     )
 
 
 def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str | None, now: int) -> Verdict:
-    """Return what to say of a query that has ended.
+    """Return the verdict on a query that has ended.
 
     Args:
         of: its clocks, as its last batch left them.
@@ -124,7 +129,7 @@ def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str
     """
     after = "before its first batch" if batch is None else f"after batch {count_text(batch)}"
     done = None if of is None else passed_by_operators(of)
-    more = f"What follows is as the query left it at {short_time(at, now)}."
+    more = f"The rest of the page is as the query left it at {short_time(at, now)}."
     if done is not None and is_moment(done):
         more = f"Its results are complete up to {short_time(done, now)}. {more}"
     state = State.ENDED if error is None else State.FAILED
@@ -154,7 +159,7 @@ def _state(of: QueryClocks, why: Diagnosis, held: tuple[SourceStatus, Hold] | No
     if _snapshots(of):
         return State.WAITS, "reads a snapshot"
     if of.input_watermark is None and not of.first_batch:
-        return State.WAITS, "no watermark yet"
+        return State.WAITS if held is None else State.HELD, "no watermark yet"
     if held is not None:
         return State.HELD, "held back"
     return _WORDS[why.verdict]
@@ -235,33 +240,40 @@ _CAUSES: Final[Mapping[DelayVerdict, Callable[[QueryClocks, Delays], str]]] = {
 }
 
 
+_WORTH_NAMING: Final = 1_000
+"""Milliseconds from which the page states how long something has held the watermark."""
+
+
 def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | None) -> Iterator[Clause]:
     if held is None:
         return
     source, hold = held
     whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
     back = "the watermark" if source.watermark is not None else "the first watermark"
-    long = "" if since is None else f" for at least {age_text(max(0, of.at - since))}"
+    several = hold.name == THE_ANNOUNCEMENTS
+    held_for = 0 if since is None else of.at - since
+    verb = f"hold{'' if several else 's'} {back}{whose} back"
+    if held_for >= _WORTH_NAMING:
+        verb = f"{'have' if several else 'has'} held {back}{whose} back for at least {age_text(held_for)}"
     to_do = advice_of(source)
-    # That of a partition is in its row.
-    why = "." if hold.by is HeldBy.SPLIT else f": {hold.why}."
+    # Of a partition and of a writer it is in the first sentence and in their row.
+    why = f": {hold.why}." if hold.by in (HeldBy.SOURCE, HeldBy.READING) or several else "."
     advised = f" {as_sentence(to_do)}." if to_do else ""
-    held_back = f"{_subject(hold)} holds {back}{whose} back{long}"
-    yield Clause("", held_back, f"{why}{advised}{_without(source, of.at)}")
+    yield Clause("", f"{_subject(hold)} {verb}", f"{why}{advised}{_without(source, of)}")
 
 
 def _subject(hold: Hold) -> str:
     return subject(hold) if hold.by in (HeldBy.SPLIT, HeldBy.SOURCE) else as_sentence(subject(hold))
 
 
-def _without(of: SourceStatus, now: int) -> str:
+def _without(source: SourceStatus, of: QueryClocks) -> str:
     """Return what the watermark would be without what holds it."""
-    if of.without_holder is None or not is_moment(of.without_holder):
+    then = source.without_holder
+    if then is None or not is_moment(then):
         return ""
-    at = short_time(of.without_holder, now)
-    if of.watermark is None:
-        return f" Without it the watermark would be {at}."
-    return f" Without it the watermark would be {age_text(of.without_holder - of.watermark)} later, at {at}."
+    at, close = short_time(then, of.at), ", and windows that end by then would close" if of.has_windows else ""
+    later = at if source.watermark is None else f"{age_text(then - source.watermark)} later, at {at}"
+    return f" Without it the watermark would be {later}{close}."
 
 
 def _on_time(of: QueryClocks) -> Iterator[Clause]:
@@ -270,19 +282,35 @@ def _on_time(of: QueryClocks) -> Iterator[Clause]:
     total = sum(source.splits_total for source in of.sources)
     if len(marks) > 1 and total == sum(len(source.splits) for source in of.sources):
         spread = age_text(max(marks) - min(marks))
-        yield Clause(f"{_all(len(views), total)} are within {spread} of each other.")
+        yield Clause(f"{_all(len(views), total)} are within {spread} of each other.{_closes(of)}")
 
 
 def _all(counted: int, total: int) -> str:
     return f"All {count_text(total)} partitions" if counted == total else f"The {count_text(counted)} active partitions"
 
 
+def _closes(of: QueryClocks) -> str:
+    """Return how long after its end a window closes, while the watermark follows the clock."""
+    late = behind_clock(of.at, of.applied_watermark)
+    if not of.has_windows or late is None or late < 0:
+        return ""
+    return f" A window closes about {age_text(late)} after its end."
+
+
 def _meanwhile(of: QueryClocks) -> Iterator[Clause]:
     found = []
     if paused := sum(source.counts.get(Status.PAUSED, 0) for source in of.sources):
         are = "is" if paused == 1 else "are"
-        found.append(f"{count_text(paused, 'partition')} {are} paused at the alignment limit")
+        found.append(f"{count_text(paused, 'partition')} {are} paused at the alignment limit ({_limit_option(of)})")
     if of.state_rows:
         found.append(f"{count_text(of.state_rows, 'row')} wait{'s' if of.state_rows == 1 else ''} in open windows")
     if found:
         yield Clause(f"Meanwhile {', and '.join(found)}.")
+    if of.has_windows and is_moment(of.applied_watermark):
+        closed = f"Windows that end by {short_time(of.applied_watermark, of.at)} have closed"
+        yield Clause(f"{closed}; a later one closes once the watermark has passed its end.")
+
+
+def _limit_option(of: QueryClocks) -> str:
+    drifts = [s.group.max_drift for s in of.sources if s.group is not None and s.group.max_drift is not None]
+    return "alignmentMaxDrift" + (f" {format_duration(min(drifts))}" if drifts else "")

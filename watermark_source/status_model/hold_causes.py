@@ -1,7 +1,7 @@
-"""What holds a watermark, in a few words: the cause in a headline, and the note beside a bar. Pure; it decides nothing.
+"""What holds a watermark, in a few words: the cause in a headline. Pure; it decides nothing.
 
 ``hold_texts`` has the whole sentences. Here a member is named in the middle of a sentence of its own, whose other half
-says how late results are: ``Results are 10 min behind the clock: the newest record in orders-2 is from 10:22:14``.
+states how late results are: ``Results are 10 min behind the clock: the newest record in orders-2 is from 10:22:14``.
 """
 
 from __future__ import annotations
@@ -66,10 +66,11 @@ def _records(hold: Hold) -> str:
 
 
 def _writers_cause(hold: Hold, now: int) -> str:
+    if hold.name == THE_ANNOUNCEMENTS:
+        cannot = hold.kind is HoldKind.NO_ANSWER
+        return f"{WHO} cannot be read" if cannot else "no writer has announced a watermark yet"
     if hold.kind is HoldKind.NO_ANSWER:
         return f"what {WHO} announced last cannot be read"
-    if hold.name == THE_ANNOUNCEMENTS:
-        return "no writer has announced a watermark yet"
     if hold.watermark is None:
         return f"{WHO} has announced no watermark yet"
     return f"{WHO} has announced nothing newer than {short_time(hold.watermark, now)}"

@@ -33,7 +33,7 @@ def sentence(hold: Hold, words: Words, about: SplitFacts = NOTHING_KNOWN) -> str
     Args:
         hold: the decision.
         words: of its connector.
-        about: what is known of a split.
+        about: the facts about a split.
     """
     goes_on = hold.kind.motion not in (Motion.WAITS, Motion.APART) and hold.kind is not HoldKind.NO_ANSWER
     counts = about.holds and hold.watermark is None
@@ -184,7 +184,7 @@ def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> s
     newest = of.writer.newest
     if observed.is_run and newest is not None and newest.written_at is not None:
         return f"announced last at {watermark_text(newest.written_at)} UTC, after batch {newest.batch}"
-    return _has_not_announced(silent) if silent >= _WORTH_NAMING else "announces"
+    return _has_not_announced(silent) if silent >= _WORTH_NAMING else "its newest announcement is in force"
 
 
 _WORTH_NAMING = 5_000
@@ -309,7 +309,7 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
             "start the other sources of the alignment group, or write how many there are into "
             '.option("alignmentMembers", …)'
         )
-    return f"the watermark goes on once {hold.name} does: see why(query) in its query"
+    return f"the watermark advances once {hold.name} does: see why(query) in its query"
 
 
 def _left_out_advice(hold: Hold, words: Words, _: Waiting) -> str:
@@ -328,7 +328,7 @@ def _backlog_advice(hold: Hold, words: Words, _: Waiting) -> str:
             "docs/watermarks.md, Transactions. A log that was truncated or created again after the query began has no "
             "such end any more: begin with a new checkpoint location"
         )
-    return "it is being read" + ("" if words.limit is None else f"; {words.limit} limits how much a batch takes")
+    return "it is being read" + ("" if words.limit is None else f"; {words.limit}, if set, limits the rows of a batch")
 
 
 def _read_advice(hold: Hold, _: Words, __: Waiting) -> str:

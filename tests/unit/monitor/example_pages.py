@@ -146,7 +146,7 @@ def many(partitions: int = 10_000) -> Page:
         **reported._asdict(),
     )  # fmt: skip
     shown = query("clicks-per-user", source, applied=NOW - 163 * SECOND, points=rising("clicks", NOW - 150 * SECOND),
-                  held_since={"clicks": NOW - 12 * MINUTE})  # fmt: skip
+                  held_since={"clicks": NOW - 150 * SECOND})  # fmt: skip
     return page(shown, at=NOW)
 
 
@@ -209,7 +209,7 @@ def failed() -> Page:
 def frozen_source() -> Page:
     """Another source of the group is silent, and all wait for it."""
     hold = Hold(by=HeldBy.SOURCE, name="payments", kind=HoldKind.PAUSED, watermark=NOW - 14 * SECOND,
-                why="paused by the alignment group, which waits for it")  # fmt: skip
+                why="orders-0 is paused: next record over 1 min ahead of payments (alignmentMaxDrift)")  # fmt: skip
     peers = (
         Peer("payments", "active", Millis(NOW - 73 * SECOND), 42 * SECOND, is_waited_for=True, time_to_live=120_000),
         Peer("refunds", "active", Millis(NOW - 14 * SECOND), 600, is_waited_for=True, time_to_live=120_000),
@@ -225,7 +225,8 @@ def frozen_source() -> Page:
     source = source_status(*views, **read(
         watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits))  # fmt: skip
     return page(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
-                      points=rising("orders", NOW - 10 * SECOND)), at=NOW)  # fmt: skip
+                      points=rising("orders", NOW - 10 * SECOND),
+                      held_since={"orders": NOW - 40 * SECOND}), at=NOW)  # fmt: skip
 
 
 def two_sources() -> Page:
@@ -256,17 +257,30 @@ def replay() -> Page:
     return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=120_000), at=NOW)
 
 
+def announced(
+    query_id: str | None = None,
+    *,
+    kind: HoldKind = HoldKind.SILENT,
+    quiet: int = 500 * SECOND,
+    why: str = "has announced nothing for 8 min 20 s",
+) -> Page:
+    """A writer of another job, or a query of the page, holds the reader of what it announces."""
+    last = NOON - 2 * SECOND
+    writer = WriterView(name="sessions", status="active", holds_back=True, query=query_id, watermark=last,
+                        announced=last, since=NOW - quiet, kind=kind, why=why)  # fmt: skip
+    hold = Hold(by=HeldBy.WRITER, name="sessions", watermark=last, quiet=quiet, kind=kind, why=why)
+    topic = source_status(split_view(0, watermark=None, end=100), **read(
+        watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic"))  # fmt: skip
+    daily = query("daily-revenue", topic, applied=last - 15 * SECOND, points=rising("sessions-topic", NOON),
+                  held_since={"sessions-topic": NOW - 8 * MINUTE})  # fmt: skip
+    return page(daily, at=NOW)
+
+
 def chain() -> Page:
     """Six queries: one has failed, one is held, and holds another."""
     held = held_back()
     sessions = replace(held.queries[0], name="sessions", id="sessions")
-    writer = WriterView(name="sessions", status="active", kind=HoldKind.READ, why="announced last at 12:10:09",
-                        holds_back=True, query="sessions", watermark=NOON - 2 * SECOND, announced=NOON - 2 * SECOND,
-                        since=NOW - 900)  # fmt: skip
-    hold = Hold(by=HeldBy.WRITER, name="sessions", kind=HoldKind.READ, watermark=NOON - 2 * SECOND, why=writer.why)
-    topic = source_status(split_view(0, watermark=None, end=100), **read(
-        watermark=NOON - 2 * SECOND, writers=(writer,), slowest=(hold,), source_name="sessions-topic"))  # fmt: skip
-    daily = query("daily-revenue", topic, applied=NOON - 17 * SECOND, points=rising("sessions-topic", NOON))
+    (daily,) = announced("sessions", kind=HoldKind.READ, quiet=900, why="its newest announcement is in force").queries
     calm, gone = on_time().queries[0], failed().ended
     others = [replace(calm, name=name, id=name) for name in ("alarms", "fraud-join")]
     return page(sessions, daily, *others, replay().queries[0], at=NOW, ended=gone, changes=held.changes)
@@ -283,6 +297,7 @@ PAGES: Mapping[str, Page] = {
     "frozen-source": frozen_source(),
     "two-sources": two_sources(),
     "replay": replay(),
+    "announced": announced(),
     "chain": chain(),
 }
 """Each state by its name."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from tests.unit.monitor.example_status import NOON, progress_of, source_status, split_view
 from watermark_source.monitor.followed_queries import FollowedQueries
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, SPAN, RecentBatches, committed_at
+from watermark_source.monitor.status_page import _Queries
 from watermark_source.monitor.three_clocks import query_clocks
 from watermark_source.planning.watermark import MAX
 from watermark_source.status_model.source_status import SourceStatus, Unprocessed
@@ -100,3 +103,21 @@ def test_a_listener_counts_the_batches_of_each_query() -> None:
     assert found.commit_latency.batches == 2
     assert 1_000 <= found.commit_latency.p50 <= 1_050
     assert replace(queries.by_id()["q"], sources={}).recent.slices
+
+
+def test_the_page_has_each_batch_also_of_the_time_in_which_it_was_not_requested() -> None:
+    event = progress_of(
+        status(NOON, 1, watermark=NOON, unprocessed=Unprocessed(NOON + 4_700, "orders-0")),
+        durationMs={"addBatch": 5, "triggerExecution": 700},
+    )
+    query = SimpleNamespace(
+        id=event["id"], runId=event["runId"], name="sales", isActive=True, lastProgress=event, status={"message": ""},
+        exception=lambda: None,
+    )  # fmt: skip
+    queries = _Queries(SimpleNamespace(streams=SimpleNamespace(active=[query])))  # type: ignore[arg-type]
+    queries._clock = SimpleNamespace(wall=lambda: NOON + 6_000)  # type: ignore[assignment]
+    for batch in (7, 8, 9):
+        queries.onQueryProgress(QueryProgressEvent.fromJson({"progress": event | {"batchId": batch}}))
+    (shown,) = queries.page().queries
+    assert shown.freshness.commit_latency is not None
+    assert shown.freshness.commit_latency.batches == 3

@@ -290,7 +290,7 @@ def test_a_writer_states_what_the_watermark_waits_for() -> None:
     ([announcement(50, {})], {"time_to_live": 5_000, "silent": {"a": 9_000}},
      "has announced nothing for 9 s, longer than writerTimeToLive (5 s): the watermark does not wait"),
     ([announcement(10**13, {}, batch=4)], {}, "its watermark of batch 4 is in the future (maxFutureSkew)"),
-    ([announcement(50, {})], {}, "announces"),
+    ([announcement(50, {})], {}, "its newest announcement is in force"),
     ([announcement(50, {}, batch=4)], {"is_run": True}, "announced last at 1970-01-01 00:00:01.000 UTC, after batch 4"),
 ])  # fmt: skip
 def test_a_writer_has_a_reason(statements: list[Announcement | str], changes: dict[str, Any], why: str) -> None:

@@ -362,7 +362,7 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     group = GroupStatus("checkout", MINUTE, None, 2, hold=True, others=1, slowest="payments")
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=group))
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
-    assert found.remarks == ("to do: the watermark goes on once payments does: see why(query) in its query",)
+    assert found.remarks == ("to do: the watermark advances once payments does: see why(query) in its query",)
     missing = replace(group, others=0, slowest=None)
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=missing))
     assert any("start the other sources of the alignment group" in remark for remark in found.remarks)

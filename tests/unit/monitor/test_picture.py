@@ -13,7 +13,7 @@ from tests.unit.monitor.example_pages import NOW, PAGES, SECOND, many
 from tests.unit.monitor.example_status import CHECKOUT
 from watermark_source.monitor.history import Point, thinned
 from watermark_source.monitor.lanes import MOST, Look, lanes_of
-from watermark_source.monitor.page.flags import NARROW, WIDE, Flag, depth, placed, text_width
+from watermark_source.monitor.page.flags import GAP, NARROW, WIDE, Flag, depth, placed, text_width
 from watermark_source.monitor.page.markup import Markup, joined, percent, tag, with_code
 from watermark_source.monitor.page_content import Page, QueryView
 from watermark_source.planning.hold_kinds import HoldKind
@@ -68,7 +68,8 @@ def test_no_text_of_a_line_covers_another_and_none_leaves_the_picture(
     spans: dict[int, list[tuple[float, float]]] = {}
     for flag, level, is_left in found:
         x, long = flag.share * width, text_width(flag.text)
-        spans.setdefault(level, []).append((x - long, x) if is_left else (x, x + long))
+        begin = x - GAP - long if is_left else x + GAP
+        spans.setdefault(level, []).append((begin, begin + long))
     lowest = depth(found) - 1
     for level, each in spans.items():
         # On the lowest of four levels a text may have to cover another one.

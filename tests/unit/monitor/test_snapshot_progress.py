@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, checkout, source_status, split_view
 from watermark_source.errors import UsageError
-from watermark_source.monitor.terminal import render_text
+from watermark_source.monitor.status_table import render_text
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SnapshotState, SourceState, SplitState
 from watermark_source.planning.watermark import Millis

@@ -41,6 +41,8 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page_content import Ended, QueryView, page_json
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import _page_picture, read_page, watch
+from watermark_source.monitor.three_clocks import diagnose
+from watermark_source.monitor.verdict import State, verdict_of
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import Millis
@@ -83,7 +85,7 @@ class Outline(HTMLParser):
 def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
     text = Outline(page_html(PAGES["held-back"])).text
     lead = text.index("Results are 10 min behind the clock: the newest record in orders-2 is from 12:00:05.")
-    held = text.index("orders-2 holds the watermark back for at least 10 min.")
+    held = text.index("orders-2 has held the watermark back for at least 10 min.")
     picture = text.index("How far each partition has come, in event time")
     assert (
         lead < held < picture < text.index("The last 15 min") < text.index("orders-by-minute: 4 partitions of orders")
@@ -92,10 +94,12 @@ def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
 
 def test_the_page_has_what_the_watermark_would_be_without_its_holder() -> None:
     shown = Outline(page_html(page(view(checkout(without_holder=NOON + 3_000))))).text
-    assert "Without it the watermark would be 3 s later, at 12:00:03." in shown
+    assert (
+        "Without it the watermark would be 3 s later, at 12:00:03, and windows that end by then would close." in shown
+    )
     assert "Without it" not in Outline(page_html(CHECKOUT)).text
     first = Outline(page_html(page(view(checkout(watermark=None, without_holder=NOON))))).text
-    assert "Without it the watermark would be 12:00:00." in first
+    assert "Without it the watermark would be 12:00:00, and windows that end by then would close." in first
 
 
 def luminance(colour: str) -> float:
@@ -247,12 +251,75 @@ def test_each_state_is_well_formed_and_has_one_sentence_before_its_picture(name:
         ("frozen-source", "Results are 15 s behind the clock: the alignment group waits for payments."),
         ("two-sources", "Results are 1 min 19 s behind the clock: the newest record in shop-0 is from 12:08:53."),
         ("replay", "Results are 2 d 03 h behind the clock: the query is still reading history"),
-        ("chain", "One of 6 queries has failed, or lost rows, and 2 are held back."),
+        ("chain", "One of 6 queries has failed, and 2 are held back."),
+        (
+            "announced",
+            "Results are 10 min behind the clock: writer sessions has announced nothing newer than 11:59:58.",
+        ),
         ("nothing", "No query runs in this session."),
     ],
 )
 def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
     assert lead in Outline(page_html(PAGES[name])).text
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        (
+            "held-back",
+            (
+                "orders-2 has held the watermark back for at least 10 min.",
+                "Once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
+                "Without it the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then would",
+                "2 partitions are paused at the alignment limit (alignmentMaxDrift 10 min)",
+                "Windows that end by 11:59:59 have closed; a later one closes once the watermark has passed its end.",
+                "none dropped of 12 157 read",
+            ),
+        ),
+        (
+            "frozen-source",
+            (
+                "payments has held the watermark back for at least 40 s: orders-0 is paused: next record over 1 min",
+                "2 partitions are paused at the alignment limit (alignmentMaxDrift 1 min)",
+            ),
+        ),
+        (
+            "announced",
+            (
+                "Writer sessions has held the watermark back for at least 8 min.",
+                "has announced nothing for 8 min 20 s",
+                "announcedBy",
+            ),
+        ),
+        ("on-time", ("A window closes about 3.5 s after its end.", "held by" + "nothing")),
+    ],
+)
+def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(
+    name: str, answers: tuple[str, ...]
+) -> None:
+    text = Outline(page_html(PAGES[name])).text
+    for answer in answers:
+        assert answer in text
+
+
+def test_what_the_first_batch_reads_holds_nothing_back() -> None:
+    (shown,) = CHECKOUT.queries
+    starting = replace(shown.clocks, first_batch=2_000)
+    verdict = verdict_of(starting, diagnose(starting))
+    assert (verdict.state, verdict.word) == (State.WAITS, "starting")
+    assert "orders-3" not in "".join(verdict.lines)
+
+
+def test_the_sentence_about_all_queries_agrees_with_their_lines() -> None:
+    never = replace(PAGES["no-watermark"].queries[0], id="2", name="never")
+    shown = Outline(page_html(page(PAGES["on-time"].queries[0], never))).text
+    assert "One of 2 queries is held back." in shown
+    assert "no watermark yet: orders-3 has had no record yet" in shown
+    waits = replace(PAGES["replay"].queries[0], id="3")
+    shown = Outline(page_html(page(PAGES["on-time"].queries[0], waits))).text
+    assert "None of 2 queries is held back, and 1 waits." in shown
+    assert "holds the" not in shown
 
 
 def test_the_json_has_the_reports_of_the_sources() -> None:

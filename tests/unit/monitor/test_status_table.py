@@ -14,7 +14,7 @@ from watermark_source.status_model.source_status import BoundInForce, GroupStatu
 
 def cells(table: TableLayout, title: str) -> list[str]:
     i = [column.title for column in table.columns].index(title)
-    return [" ".join(row.cells[i]) for row in table.rows]
+    return [" ".join(row[i]) for row in table.rows]
 
 
 def titles(status: SourceStatus, width: int) -> list[str]:
@@ -58,7 +58,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     table = layout(checkout(), width=width)
     assert sum(column.width for column in table.columns) + GAP * (len(table.columns) - 1) <= width
     for row in table.rows:
-        for column, cell in zip(table.columns, row.cells, strict=True):
+        for column, cell in zip(table.columns, row, strict=True):
             assert max(map(len, cell)) <= column.width
     assert all(len(line) <= width for line in join_pieces(headline(checkout()), width))
 
@@ -66,7 +66,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 def test_nothing_of_a_sentence_is_lost_when_it_wraps_and_no_duration_is_torn() -> None:
     narrow = layout(checkout(), width=80)
     why = [column.title for column in narrow.columns].index("why")
-    assert narrow.rows[4].cells[why] == ("2 min 37 s ahead of orders-3", "(alignmentMaxDrift 2 min)")
+    assert narrow.rows[4][why] == ("2 min 37 s ahead of orders-3", "(alignmentMaxDrift 2 min)")
     assert cells(narrow, "why") == [view.why for view in checkout().splits]
 
 
@@ -131,7 +131,7 @@ def test_the_headline_names_source_watermark_culprit_group_and_counts() -> None:
         "watermark 2026-11-21 12:00:00.000 UTC",
         "as of 3 s ago",
         "group checkout: limit 12:02:00.000, max drift 2 min, 9 members",
-        "6 splits: 2 active, 1 idle, 2 paused, 1 unknown",
+        "6 partitions: 2 active, 1 idle, 2 paused, 1 unknown",
         "lag 1 408 352",
         "rows too far in the future: 3",
     )
@@ -145,9 +145,9 @@ def test_the_headline_has_a_sentence_where_there_is_no_value() -> None:
     assert headline(status)[1] == "no watermark yet"
     assert headline(status)[3] == "group checkout: no limit now, max drift 30 s, 1 member"
     assert headline(source_status(watermark=None))[1:4] == (
-        "no watermark yet", "as of 2026-11-21 12:00:05.000 UTC", "no splits"
+        "no watermark yet", "as of 2026-11-21 12:00:05.000 UTC", "no partitions"
     )  # fmt: skip
-    assert headline(source_status(split_view(0)))[3] == "1 split: 1 active"
+    assert headline(source_status(split_view(0)))[3] == "1 partition: 1 active"
 
 
 def test_the_headline_tells_which_bound_is_in_force_and_how_many_rows_were_late() -> None:

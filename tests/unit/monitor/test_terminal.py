@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
-from watermark_source.monitor.terminal import LiveStatus, render_text, snapshot_is_due
+from watermark_source.monitor.status_table import render_text
+from watermark_source.monitor.terminal import LiveStatus, snapshot_is_due
 from watermark_source.status_model.source_status import SourceStatus, Status
 
 
@@ -27,7 +28,7 @@ def test_plain_text_at_eighty_columns() -> None:
     assert render_text(checkout(), width=80, now=NOON + 8_000).splitlines() == [
         "orders (aligned-kafka) | watermark 2026-11-21 12:00:00.000 UTC | as of 3 s ago",
         "group checkout: limit 12:02:00.000, max drift 2 min, 9 members",
-        "6 splits: 2 active, 1 idle, 2 paused, 1 unknown | lag 1 408 352",
+        "6 partitions: 2 active, 1 idle, 2 paused, 1 unknown | lag 1 408 352",
         "rows too far in the future: 3",
         "partition  watermark     status   why                                holds back",
         "--------------------------------------------------------------------------------",
@@ -145,7 +146,7 @@ def test_in_a_notebook_the_status_is_the_page_in_a_frame_that_changes_nothing_ou
         pass
     page = framed(first)
     assert "<h1>sales</h1>" in page
-    assert "orders-3 holds the watermark back" in page
+    assert "orders-3 has held the watermark back" in page
     assert '<th scope="row">orders-10</th>' in page
     assert not re.findall(r"<a |<script|http-equiv", page), "what a frame without an address cannot follow"
     assert "<polyline" not in page
@@ -184,7 +185,7 @@ def test_a_live_view_shows_every_source_and_fits_the_terminal() -> None:
     text = follow(Played(None, both), terminal=True, height=27, table=True)
     last = text[text.rindex("orders (aligned-kafka)") :]
     assert "refunds (aligned-kafka)" in last
-    assert last.count("and 3 more") == 2
+    assert len(re.findall(r"and \d more", last)) == 2
 
 
 def test_a_live_view_elsewhere_prints_plain_snapshots() -> None:

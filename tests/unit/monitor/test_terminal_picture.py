@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, source_status, split_view, view
-from watermark_source.monitor.history import NOBODY, Change, ChangeKind, Point
+from watermark_source.monitor.history import NO_HOLDER, Change, ChangeKind, Point
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page_content import Page, page_json
 from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
@@ -64,7 +64,7 @@ def test_the_shortest_bar_is_the_one_that_holds_and_ends_at_the_watermark() -> N
 
 def test_over_time_has_who_held_it_and_how_far_it_was_behind() -> None:
     points = [Point(NOON + MINUTE * n - 10 * MINUTE, 1_000 * n, 0) for n in range(10)]
-    change = Change(NOON - 5 * MINUTE, "sales", "orders", ChangeKind.HOLDER, "watermark", NOBODY, "orders-2")
+    change = Change(NOON - 5 * MINUTE, "sales", "orders", ChangeKind.HOLDER, "watermark", NO_HOLDER, "orders-2")
     lines = drawn(page(view(held_back(), points={"orders": points}), changes=(change,)), 100)
     ribbon = next(line for line in lines if line.startswith("who held it"))
     assert ribbon.index("·") < ribbon.index("█")

@@ -12,12 +12,12 @@ import pytest
 
 from tests.unit.monitor.example_status import NOON, source_status, split_view
 from watermark_source.monitor import followed_queries
+from watermark_source.monitor.page_content import clock_rows
 from watermark_source.monitor.three_clocks import (
     Delays,
     DelayVerdict,
     Diagnosis,
     QueryClocks,
-    clock_pieces,
     delays,
     diagnose,
     moment_of,
@@ -245,8 +245,8 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
             clocks(source(watermark=None), state=(JOIN,), operators=NoWatermark(Why.NO_WATERMARK)),
             DelayVerdict.ROWS_WAIT,
             (
-                "rows wait for time: operators hold 12 rows, and there is no watermark yet; it is held by "
-                "orders-0: behind by 50 records; it is being read; maxOffsetsPerTrigger limits how much a batch takes"
+                "rows wait for time: operators hold 12 rows, and there is no watermark yet; it is held by orders-0: "
+                "behind by 50 records; it is being read; maxOffsetsPerTrigger, if set, limits the rows of a batch"
             ),
         ),
         (
@@ -462,14 +462,15 @@ def test_the_split_that_holds_is_named_with_its_source_where_there_are_several()
 
 def test_the_line_of_the_clocks_has_each_operator_from_the_source_to_the_sink() -> None:
     found = clocks(source(), state=(JOIN,), operators=operators(NOON - 2 * MINUTE, NOON - MINUTE))
-    assert clock_pieces(found) == (
-        "input watermark 2026-11-21 11:59:59.000 UTC (1 s behind the clock)",
-        "output watermark 2026-11-21 11:58:00.000 UTC (2 min behind the clock)",
-        "oldest unprocessed row: none",
-        "Operator1: emitted up to 2026-11-21 11:59:00.000 UTC",
-        "Operator0: emitted up to 2026-11-21 11:59:00.000 UTC, output watermark 2026-11-21 11:58:00.000 UTC",
-        "rows in state 12",
-    )
+    assert [str(row) for row in clock_rows(found)] == [
+        "Sources have delivered everything up to: 11:59:59 (1 s behind the clock)",
+        "Spark has closed windows up to: none yet",
+        "Results are complete up to: 11:58:00 (2 min behind the clock)",
+        "Oldest unread record arrived: none",
+        "Operator1 has emitted up to: 11:59:00 (1 min behind the clock)",
+        "Operator0 has emitted up to: 11:59:00 (1 min behind the clock, output watermark 11:58:00)",
+        "The query itself adds: 1 min 59 s (from input to output watermark)",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -488,8 +489,9 @@ def test_while_the_first_batch_runs_the_sentence_is_that_it_runs(status: SourceS
 
 def test_a_watermark_ahead_of_the_clock_is_shown_as_ahead_and_by_how_much() -> None:
     found = clocks(source(watermark=NOON + 9 * MINUTE, newest=NOON))
-    ahead = "2026-11-21 12:09:00.000 UTC (9 min ahead of the clock)"
-    assert clock_pieces(found)[:2] == (f"input watermark {ahead}", f"output watermark {ahead}")
+    assert (
+        str(next(clock_rows(found))) == "Sources have delivered everything up to: 12:09:00 (9 min ahead of the clock)"
+    )
     assert str(diagnose(found)).endswith("and the output watermark is 9 min ahead of the clock")
 
 

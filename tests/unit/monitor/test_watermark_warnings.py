@@ -155,12 +155,12 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
     [
         (HoldKind.NEVER, {"timeout": 600_000}, "silent for idleTimeout (10 min), orders-2 is left out"),
         (HoldKind.SILENT, {"timeout": 10_000, "quiet": 3_500}, "idleTimeout (10 s), in 6.5 s, orders-2 is left out"),
-        (HoldKind.BACKLOG, {"lag": 7}, "It is being read; maxOffsetsPerTrigger"),
+        (HoldKind.BACKLOG, {"lag": 7}, "It is being read; maxOffsetsPerTrigger, if set, limits the rows of a batch"),
         (HoldKind.NO_ANSWER, {}, "See the log for why it does not answer"),
         (
             HoldKind.UNDATED,
             {},
-            "Check eventTimeColumn and eventTimeFormat, with python -m watermark_source profile …; if such records are",
+            "profile --kafka --kafka.bootstrap.servers HOST:9092 --subscribe TOPIC; if such records are",
         ),
         (HoldKind.FUTURE, {}, "Check the producer's clock, and eventTimeColumn and eventTimeFormat"),
         (
@@ -324,7 +324,7 @@ def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
         stand(first)
     )
     elsewhere = replace(snapshot, by=HeldBy.SOURCE, name="clicks", kind=HoldKind.PAUSED, watermark=AT)
-    assert "The watermark goes on once clicks does" in standing_text_of(stand(elsewhere))
+    assert "The watermark advances once clicks does" in standing_text_of(stand(elsewhere))
 
 
 def test_of_many_splits_three_are_named() -> None:

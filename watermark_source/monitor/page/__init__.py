@@ -1,5 +1,4 @@
-"""The status page as HTML and SVG. ``document`` has the whole of it; what it draws is decided beside this package.
+"""The status page as HTML and SVG: ``document`` makes it, of what modules have decided that the terminal uses, too.
 
-``verdict`` says what is said first, ``lanes`` what is in a row of the picture, ``axis`` where a moment is: the terminal
-draws the same.
+``verdict`` has the first sentences, ``lanes`` the rows of the picture, ``axis`` the place of a moment.
 """

@@ -7,14 +7,14 @@ job can be no further than the one above, and what it adds itself is the length 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from watermark_source.durations import age_text
 from watermark_source.monitor.axis import axis_of
 from watermark_source.monitor.lanes import Lane, Look
 from watermark_source.monitor.page.figure import Figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
-from watermark_source.monitor.page.lane_svg import Number, row
+from watermark_source.monitor.page.lane_svg import row
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay
 from watermark_source.monitor.page_content import Page, QueryView
@@ -23,22 +23,6 @@ from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_texts import subject
-
-
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """A query of a chain, and what the job above it has finished."""
-
-    name: str
-    word: str
-    note: str
-    done: int | None
-    above: int | None
-
-    @property
-    def adds(self) -> int | None:
-        """Milliseconds that it is behind the job above."""
-        return None if self.done is None or self.above is None else max(0, self.above - self.done)
 
 
 def chains_of(of: Page) -> Iterator[tuple[QueryView, ...]]:
@@ -79,27 +63,17 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
     sources = [source for query in of for source in query.clocks.sources]
     axis = axis_of(sources, None, now)
     jobs = list(_jobs(of, now))
-    most = max((job.adds or 0 for job in jobs), default=0)
+    most = max((_added(job) or 0 for job in jobs), default=0)
+    slowest = next((job for job in jobs if most > NOTABLE and _added(job) == most), None)
     held = _first_hold(of)
     flags = [Flag("now", axis.share(now), f"now {axis.time_text(now)}")]
     if held is not None:
         flags.insert(0, Flag("held", axis.share(held[1]), f"{held[0]} is at {axis.time_text(held[1])}"))
-    rows = [
-        row(
-            Lane(
-                name=job.name,
-                word=job.word,
-                look=Look.HOLDS if job.adds and job.adds == most and most > NOTABLE else Look.COUNTS,
-                watermark=job.done,
-                newest=job.above,
-                note=job.note,
-            ),
-            axis,
-            now,
-            Number("" if job.adds is None else age_text(job.adds), "added"),
-        )
-        for job in jobs
-    ]
+    rows = []
+    for job in jobs:
+        added = _added(job)
+        shown = replace(job, look=Look.HOLDS) if job is slowest else job
+        rows.append(row(shown, axis, now, "" if added is None else age_text(added), "added"))
     figure = Figure(
         title=" → ".join(job.name for job in jobs),
         caption="what each job has finished, in event time (UTC)",
@@ -107,26 +81,30 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
         wide=Overlay(axis, WIDE, flags),
         narrow=Overlay(axis, NARROW, flags),
     )
-    return figure.drawn(rows, level, tag("p", _said(jobs, most, held and held[0]), class_="soft said"))
+    return figure.drawn(rows, level, tag("p", _slowest_text(slowest, most, held and held[0]), class_="soft below"))
 
 
-def _jobs(of: Sequence[QueryView], now: int) -> Iterator[_Job]:
+def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
+    """Yield a row for each job: a bar up to what it has finished, then up to what the job above it has."""
     queries = {query.id: query for query in of}
     for query in of:
         writers = _writers(query, queries)
-        finished = [passed_by_operators(writer.clocks) for writer in writers]
-        done = passed_by_operators(query.clocks)
-        above = (
-            query.clocks.newest if not writers else min((mark for mark in finished if mark is not None), default=None)
-        )
-        held = holder_of(query.clocks)
-        yield _Job(
+        finished = [passed_by_operators(writer.clocks) for writer in writers] or [query.clocks.newest]
+        done, held = passed_by_operators(query.clocks), holder_of(query.clocks)
+        above = min((mark for mark in finished if mark is not None), default=None)
+        yield Lane(
             name=query.name,
             word="reads " + " and ".join(writer.name for writer in writers) if writers else "the first",
+            look=Look.COUNTS,
+            watermark=done if is_moment(done) else None,
+            newest=None if above is None else min(above, now),
             note="" if held is None else f"waits for {subject(held[1])}",
-            done=done if is_moment(done) else None,
-            above=None if above is None else min(above, now),
         )
+
+
+def _added(of: Lane) -> int | None:
+    """Return how many milliseconds a job is behind the one above."""
+    return None if of.watermark is None or of.newest is None else max(0, of.newest - of.watermark)
 
 
 def _first_hold(of: Sequence[QueryView]) -> tuple[str, int] | None:
@@ -138,9 +116,8 @@ def _first_hold(of: Sequence[QueryView]) -> tuple[str, int] | None:
     return None
 
 
-def _said(jobs: Sequence[_Job], most: int, held: str | None) -> str:
-    slowest = next((job.name for job in jobs if job.adds == most and most > NOTABLE), None)
+def _slowest_text(slowest: Lane | None, most: int, held: str | None) -> str:
     first = "A job can be no further than the one that it reads."
     if slowest is None:
         return f"{first} None adds more than {age_text(most)}."
-    return f"{first} {slowest} adds the most, {age_text(most)}" + (f": look at {held}." if held else ".")
+    return f"{first} {slowest.name} adds the most, {age_text(most)}" + (f": look at {held}." if held else ".")

@@ -21,8 +21,8 @@ from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overview import Shown, overview, shown_of
 from watermark_source.monitor.page.query_section import query_section
 from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, Asked
-from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import changes_table, source_tables
+from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page
 from watermark_source.monitor.three_clocks import QueryClocks
 from watermark_source.monitor.verdict import State, Verdict
@@ -40,9 +40,11 @@ _LOST: Final = (
 _ROW_PX, _FRAME_PX = 36, 680
 
 
-def page_html(of: Page, asked: Asked = ASKED_NOTHING) -> str:
-    """Return the page."""
-    return _document(of, asked)
+def page_html(of: Page, asked: Asked | None = ASKED_NOTHING) -> str:
+    """Return the page. ``asked``: what a reader asked for; ``None`` for a page without links."""
+    shown = shown_of(of)
+    name = shown[0].name if len(shown) == 1 else f"{count_text(len(shown))} queries"
+    return _whole(name, of.at, asked, *_main(of, shown, asked))
 
 
 def framed_html(of: Page) -> str:
@@ -54,38 +56,21 @@ def framed_html(of: Page) -> str:
         sandbox="",
         title=f"Watermarks of {names}",
         style=f"width:100%;height:{_FRAME_PX + _ROW_PX * rows}px;border:0",
-        srcdoc=_document(of, None),
+        srcdoc=page_html(of, None),
     )
 
 
 def window_html(of: QueryAt, found: OpenWindow) -> str:
     """Return why a window is open, with the picture of its query at that moment: a page for a file, without links."""
     at = max((source.at for source in of.sources), default=0)
-    clocks = QueryClocks(
-        at=at,
-        sources=of.sources,
-        input_watermark=of.sent,
-        applied_watermark=of.applied,
-        output_watermark=None,
-        unprocessed=None,
-        newest=None,
-        rows_at=None,
-        state_rows=0,
-        batch=None,
-    )
+    clocks = QueryClocks(at=at, sources=of.sources, input_watermark=of.sent, applied_watermark=of.applied)
     state = State.ENDED if of.has_ended else State.WAITS
     more = (Clause("", "", f"{as_sentence(remark)}.") for remark in found.remarks)
     word = "as its last batch left it" if of.has_ended else "as of its last report"
     verdict = Verdict(state=state, word=word, where=as_sentence(found.sentence), more=tuple(more))
     tables = (table for source in of.sources for table in source_tables(source, "the query", at))
     name = "Why a window is open"
-    return _whole(name, at, None, said(verdict), event_time_picture(clocks, 2, "as of"), *tables)
-
-
-def _document(of: Page, asked: Asked | None) -> str:
-    shown = shown_of(of)
-    name = shown[0].name if len(shown) == 1 else f"{count_text(len(shown))} queries"
-    return _whole(name, of.at, asked, *_main(of, shown, asked))
+    return _whole(name, at, None, verdict_html(verdict), event_time_picture(clocks, 2, "as of"), *tables)
 
 
 def _whole(name: str, at: int, asked: Asked | None, *content: Markup) -> str:
@@ -143,7 +128,7 @@ def _main(of: Page, shown: Sequence[Shown], asked: Asked | None) -> Iterator[Mar
     for name, why in of.unreadable.items():
         yield tag("p", f"The status of {name} cannot be read: {why}", class_="lost")
     if not shown and not of.unreadable:
-        yield said(_NOTHING)
+        yield verdict_html(_NOTHING)
     if len(shown) > 1:
         yield overview(shown, asked)
         yield from (chain_picture(chain, of.at, 2) for chain in chains_of(of))

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from watermark_source.durations import age_text, count_text, short_count
+from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.axis import Axis, axis_of
-from watermark_source.monitor.lanes import Lane, Look, lanes_of
+from watermark_source.monitor.lanes import Lane, Look, lanes_of, unread_text
 from watermark_source.monitor.page.figure import Figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
-from watermark_source.monitor.page.lane_svg import Number, key_of, row
+from watermark_source.monitor.page.lane_svg import key_of, row
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.monitor.page.overlay import Overlay, Span
+from watermark_source.monitor.status_table import counts_text
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import subject
-from watermark_source.status_model.source_status import SourceStatus, Status
+from watermark_source.status_model.source_status import SourceStatus
 
 _APART: Final = 0.01
 """Share of the width from which what Spark has applied is a line beside the watermark's."""
@@ -76,22 +77,15 @@ def _title(of: QueryClocks, lanes: Sequence[Lane]) -> str:
 
 
 def _caption(of: Sequence[SourceStatus]) -> str:
-    about = [f"{source.source_name} · {_counts(source)}" for source in of] if len(of) == 1 else []
+    about = [f"{source.source_name} · {counts_text(source)}" for source in of] if len(of) == 1 else []
     return " · ".join([*about, "times in UTC"])
-
-
-def _counts(of: SourceStatus) -> str:
-    counts = ", ".join(f"{count_text(n)} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
-    return f"{count_text(of.splits_total, of.words.split)}: {counts or 'none'}"
 
 
 def _rows(source: SourceStatus, lanes: Sequence[Lane], of: QueryClocks, axis: Axis) -> Iterator[Markup]:
     if len(of.sources) > 1:
-        yield tag("li", tag("b", source.source_name), " ", tag("span", _counts(source)), class_="source")
+        yield tag("li", tag("b", source.source_name), " ", tag("span", counts_text(source)), class_="source")
     complete = axis.share(of.input_watermark or axis.left)
-    for lane in lanes:
-        unread = "" if lane.is_several else "?" if lane.unread is None else short_count(lane.unread)
-        yield row(lane, axis, of.at, Number(unread, "unread"), complete)
+    yield from (row(lane, axis, of.at, unread_text(lane), "unread", complete=complete) for lane in lanes)
 
 
 def _limits(of: QueryClocks) -> dict[int, SourceStatus]:

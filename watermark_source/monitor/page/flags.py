@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 WIDE: Final = 640
 NARROW: Final = 300
 _LEVELS: Final = 4
-_GAP: Final = 5
+GAP: Final = 5
 """Pixels between a line and its text, and between two texts."""
 _CHARACTER: Final = 6.9
 """Pixels of a character of such a text, at most on average."""
@@ -53,11 +53,11 @@ def placed(flags: Sequence[Flag], width: int) -> tuple[PlacedFlag, ...]:
 
 def _place(flag: Flag, width: int, taken: list[list[tuple[float, float]]]) -> PlacedFlag:
     x, long = flag.share * width, text_width(flag.text)
-    sides = {False: (x + _GAP, x + _GAP + long), True: (x - _GAP - long, x - _GAP)}
+    sides = {False: (x + GAP, x + GAP + long), True: (x - GAP - long, x - GAP)}
     for level, used in enumerate(taken):
         for is_left, (begin, end) in sides.items():
             is_within = begin >= 0 and end <= width
-            if is_within and all(end + _GAP < other or begin > until + _GAP for other, until in used):
+            if is_within and all(end + GAP < other or begin > until + GAP for other, until in used):
                 used.append((begin, end))
                 return PlacedFlag(flag, level, is_left)
     # Wherever it is, it covers another: at the lowest level, on the side with more room.

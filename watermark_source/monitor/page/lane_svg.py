@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
-from watermark_source.durations import age_text
 from watermark_source.monitor.axis import Axis
-from watermark_source.monitor.lanes import Lane, Look
+from watermark_source.monitor.lanes import Lane, Look, behind_text
 from watermark_source.monitor.page.flags import WIDE, text_width
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.monitor.three_clocks import behind_clock
@@ -17,14 +16,7 @@ _NOTE_GAP: Final = 10
 _PAST: Final = "›››"
 
 
-class Number(NamedTuple):
-    """The last column of a row."""
-
-    text: str
-    unit: str
-
-
-def row(lane: Lane, axis: Axis, now: int, number: Number, complete: float = 0.0) -> Markup:
+def row(lane: Lane, axis: Axis, now: int, number: str, unit: str, *, complete: float = 0.0) -> Markup:
     """Return a row.
 
     Args:
@@ -32,16 +24,17 @@ def row(lane: Lane, axis: Axis, now: int, number: Number, complete: float = 0.0)
         axis: of the picture.
         now: the clock, milliseconds since 1970-01-01 UTC.
         number: its last column.
+        unit: of the number.
         complete: where the watermark of all rows is, as a share of the width.
     """
     late = behind_clock(now, lane.watermark)
-    behind = "–" if late is None else f"{age_text(-late)} ahead" if late < 0 else age_text(late)
+    is_behind = late is not None and late >= 0
     return tag(
         "li",
         tag("div", tag("b", lane.name), " ", tag("span", lane.word, class_="word"), class_="who"),
         _bar(lane, axis, complete),
-        tag("div", behind, tag("span", " behind", class_="unit") if (late or -1) >= 0 else "", class_="behind"),
-        tag("div", number.text, tag("span", f" {number.unit}", class_="unit") if number.text else "", class_="number"),
+        tag("div", behind_text(late), tag("span", " behind", class_="unit") if is_behind else "", class_="behind"),
+        tag("div", number, tag("span", f" {unit}", class_="unit") if number else "", class_="number"),
         tag("div", tag("span", lane.note), class_="why") if lane.note else "",
         class_=f"row {lane.look.value}",
     )
@@ -86,7 +79,7 @@ def _box(kind: str, begin: float, end: float) -> Markup:
 
 
 def _note(lane: Lane, x: float, read: float, last: float) -> Markup:
-    """Return the text of a row: where there is room, in the box of what is unread, behind the bar, or within it."""
+    """Return the text of a row where it has room: in the unread box, behind the bar, within it, or over all."""
     text = f"{lane.note} {_PAST if x >= 1 else ''}".strip()
     if not text:
         return Markup("")
@@ -95,39 +88,33 @@ def _note(lane: Lane, x: float, read: float, last: float) -> Markup:
         return tag("text", text, class_="note", x=percent(read), dx=str(_NOTE_GAP), y="50%")
     if last + room < 1:
         return tag("text", text, class_="note", x=percent(last), dx=str(_NOTE_GAP), y="50%")
-    return tag("text", text, class_="note within", x=percent(x), dx=str(-_NOTE_GAP), y="50%", text_anchor="end")
+    if x > room:
+        return tag("text", text, class_="note within", x=percent(x), dx=str(-_NOTE_GAP), y="50%", text_anchor="end")
+    return tag("text", text, class_="note within", x="0", dx=str(_NOTE_GAP), y="50%")
 
 
 def key_of(lanes: Iterable[Lane]) -> Markup:
     """Return what the looks of these rows mean."""
     every = list(lanes)
     looks = {Look.COUNTS, *(lane.look for lane in every)}
-    return tag("ul", *(each for look, each in _KEY if look in looks), class_="key", aria_label="Key")
+    samples = (
+        tag("li", tag("svg", *drawn, class_="sample", aria_hidden="true"), text, class_=look.value)
+        for look, (text, *drawn) in _KEY.items()
+        if look in looks
+    )
+    return tag("ul", *samples, class_="key", aria_label="Key")
 
 
-def _key_of(look: Look, text: str, *drawn: Markup) -> Markup:
-    return tag("li", tag("svg", *drawn, class_="sample", aria_hidden="true"), text, class_=look.value)
-
-
-_END = tag("rect", class_="end", x="80%", height="100%")
-_LINE = tag("line", class_="none", x2="100%", y1="50%", y2="50%")
-_DONE = tag("rect", class_="done", width="80%", height="100%")
-_KEY: Final = (
-    (
-        Look.COUNTS,
-        _key_of(
-            Look.COUNTS,
-            "complete, then read but possibly out of order",
-            _DONE,
-            tag("rect", class_="read", x="80%", width="20%", height="100%"),
-            _END,
-        ),
-    ),
-    (Look.HOLDS, _key_of(Look.HOLDS, "holds the watermark", _DONE, _END)),
-    (Look.PAUSED, _key_of(Look.PAUSED, "paused", tag("rect", class_="done", width="100%", height="100%"))),
-    (Look.SILENT, _key_of(Look.SILENT, "does not answer", tag("rect", class_="done", width="100%", height="100%"))),
-    (
-        Look.LEFT_OUT,
-        _key_of(Look.LEFT_OUT, "idle, left out", tag("line", class_="none", x2="100%", y1="50%", y2="50%")),
-    ),
-)
+_LINE: Final = tag("line", class_="none", x2="100%", y1="50%", y2="50%")
+_DONE: Final = tag("rect", class_="done", width="80%", height="100%")
+_ALL_DONE: Final = tag("rect", class_="done", width="100%", height="100%")
+_READ: Final = tag("rect", class_="read", x="80%", width="20%", height="100%")
+_END: Final = tag("rect", class_="end", x="80%", height="100%")
+_KEY: Final = {
+    Look.COUNTS: ("complete, then read but possibly out of order", _DONE, _READ, _END),
+    Look.HOLDS: ("holds the watermark", _DONE, _END),
+    Look.PAUSED: ("paused", _ALL_DONE),
+    Look.SILENT: ("does not answer", _ALL_DONE),
+    Look.LEFT_OUT: ("idle, left out", _LINE),
+}
+"""Of each look a text, and what a sample of it has."""

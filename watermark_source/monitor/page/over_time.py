@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text, short_count
 from watermark_source.monitor.axis import Axis
-from watermark_source.monitor.history import NOBODY, HolderSpan, Point, thinned
+from watermark_source.monitor.history import NO_HOLDER, HolderSpan, Point, thinned
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.status_model.hold_causes import short_time
 
@@ -71,33 +71,26 @@ def _ribbon(spans: Sequence[HolderSpan], axis: Axis) -> Markup:
     held: dict[str, int] = {}
     for span in spans:
         held[span.name] = held.get(span.name, 0) + span.end - span.begin
-    held.pop(NOBODY, None)
+    held.pop(NO_HOLDER, None)
     longest = max(held, key=lambda name: held[name], default=None)
-    about = "nobody all the time" if longest is None else f"longest: {longest}, {age_text(held[longest])}"
+    about = "nothing all the time" if longest is None else f"longest: {longest}, {age_text(held[longest])}"
     drawn = tag("svg", *_spans(spans, axis, present), class_="ribbon", aria_hidden="true")
-    return _series("Who held it", about, drawn, _shown(present))
-
-
-def _shown(name: str) -> str:
-    return "nobody" if name == NOBODY else name
+    return _series("Who held it", about, drawn, present)
 
 
 def _spans(spans: Sequence[HolderSpan], axis: Axis, present: str) -> Iterator[Markup]:
     greys: dict[str, str] = {}
     for name, begin, end in spans:
         x, width = axis.share(begin), axis.share(end) - axis.share(begin)
-        kind = (
-            "nobody"
-            if name == NOBODY
-            else "present"
-            if name == present
-            else greys.setdefault(name, f"earlier-{len(greys) % 3}")
-        )
+        if name == NO_HOLDER:
+            kind = "no-holder"
+        else:
+            kind = "present" if name == present else greys.setdefault(name, f"earlier-{len(greys) % 3}")
         times = f"{short_time(begin, axis.right)} to {short_time(end, axis.right)}, {age_text(end - begin)}"
-        text = tag("text", _shown(name), x=percent(x), dx="6", y="50%") if width > _NAMED else ""
+        text = tag("text", name, x=percent(x), dx="6", y="50%") if width > _NAMED else ""
         yield tag(
             "g",
-            tag("title", f"{_shown(name)}: {times}"),
+            tag("title", f"{name}: {times}"),
             tag("rect", x=percent(x), y="8%", width=percent(width), height="84%"),
             text,
             class_=kind,

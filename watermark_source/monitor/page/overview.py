@@ -1,4 +1,4 @@
-"""All queries of the page: what is said of them together, and a line of each, the worst first. Pure."""
+"""All queries of the page: a sentence about them together, and a line of each, the worst first. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watermark_source.monitor.axis import Axis
 from watermark_source.monitor.history import Point
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.reader_choice import Asked
-from watermark_source.monitor.page.spoken import clause, said
+from watermark_source.monitor.page.verdict_html import clause, verdict_html
 from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock, passed_by_operators
 from watermark_source.monitor.verdict import State, Verdict
@@ -59,34 +59,41 @@ def shown_of(of: Page) -> list[Shown]:
 
 
 def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
-    """Return what to say of all queries, and a line of each."""
+    """Return a sentence about all queries, and a line of each."""
     worst = shown[0].verdict.state
     of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown))
-    return tag("section", said(of_all), tag("ol", *(_line(each, asked) for each in shown), class_="queries"))
+    return tag("section", verdict_html(of_all), tag("ol", *(_line(each, asked) for each in shown), class_="queries"))
 
 
-_NUMBERS: Final = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+_NUMBERS: Final = ("", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
 def _of_all(shown: Sequence[Shown]) -> str:
-    total, states = len(shown), Counter(each.verdict.state for each in shown)
-    failed, held = states[State.FAILED], states[State.HELD]
-    if not failed and not held:
-        late = states[State.WAITS]
-        return f"None of {total} queries is held back" + (f", and {late} wait{'s' * (late == 1)}" if late else "")
-    first = failed or held
+    states = Counter(each.verdict.state for each in shown)
+    failed = sum(each.ended is not None and each.verdict.state is State.FAILED for each in shown)
+    counts = (
+        (failed, "has failed", "have failed"),
+        (states[State.FAILED] - failed, "does not follow its sources", "do not follow their sources"),
+        (states[State.HELD], "is held back", "are held back"),
+    )
+    found = [(n, one if n == 1 else many) for n, one, many in counts if n]
+    if not found:
+        waits = states[State.WAITS]
+        return f"None of {len(shown)} queries is held back" + (
+            f", and {waits} wait{'s' * (waits == 1)}" if waits else ""
+        )
+    (first, what), *others = found
     number = _NUMBERS[first] if first < len(_NUMBERS) else count_text(first)
-    what = "failed, or lost rows" if failed else "held back"
-    verb = ("has " if first == 1 else "have ") if failed else ("is " if first == 1 else "are ")
-    more = f", and {held} {'is' if held == 1 else 'are'} held back" if failed and held else ""
-    return f"{number} of {total} queries {verb}{what}{more}"
+    return ", and ".join([f"{number} of {len(shown)} queries {what}", *(f"{n} {verb}" for n, verb in others)])
 
 
 def _line(of: Shown, asked: Asked | None) -> Markup:
     verdict, late = of.verdict, of.late
     say = Clause(verdict.error) if verdict.error else verdict.reason
     if not str(say):
-        say = next(iter(verdict.more), Clause(verdict.where))
+        # How late one on time is, the last column has.
+        is_on_time = verdict.state is State.ON_TIME and verdict.more
+        say = verdict.more[0] if is_on_time else Clause(verdict.where)
     points = () if of.view is None else next(iter(of.view.points.values()), ())
     how_late = "–" if late is None else age_text(max(0, late))
     return tag(

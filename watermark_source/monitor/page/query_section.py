@@ -1,19 +1,21 @@
-"""A query on the page: what is said of it, its pictures, its clocks and its tables. Pure."""
+"""A query on the page: its verdict, its pictures, its clocks and its tables. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from watermark_source.durations import age_text, count_text, format_duration, share_text, short_count
+from watermark_source.durations import age_text, count_text, share_text, short_count
+from watermark_source.monitor.history import NO_HOLDER
+from watermark_source.monitor.lanes import behind_text
 from watermark_source.monitor.page.event_time_picture import event_time_picture
 from watermark_source.monitor.page.markup import Markup, tag, with_code
 from watermark_source.monitor.page.over_time import over_time
 from watermark_source.monitor.page.overview import Shown
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.snapshot_picture import snapshot_picture
-from watermark_source.monitor.page.spoken import said
 from watermark_source.monitor.page.tables import source_tables
-from watermark_source.monitor.page_content import Page, QueryView, holders_of, upstream
+from watermark_source.monitor.page.verdict_html import verdict_html
+from watermark_source.monitor.page_content import Page, QueryView, clock_rows, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock, passed_by_operators
 from watermark_source.monitor.verdict import holder_of
@@ -23,7 +25,7 @@ from watermark_source.status_model.hold_texts import advice_of, as_sentence, sub
 
 
 def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> Iterator[Markup]:
-    """Yield a query: what is said of it, its pictures, and its tables.
+    """Yield a query: its verdict, its pictures, and its tables.
 
     Args:
         of: the query.
@@ -34,7 +36,7 @@ def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> 
     view = of.view
     if level > 2:
         yield tag(f"h{level - 1}", of.name, class_="name")
-    yield said(of.verdict, *(() if view is None or of.ended else (*_others(view), *_links(view, page, asked))))
+    yield verdict_html(of.verdict, *(() if view is None or of.ended else (*_others(view), *_links(view, page, asked))))
     if view is not None:
         end = "now" if of.ended is None else of.verdict.word
         yield tag("div", *_pictures(view, page, end, level), class_="gone" if of.ended else None)
@@ -86,10 +88,9 @@ def _figures(of: QueryView) -> Iterator[Markup]:
     out = passed_by_operators(clocks)
     late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
-    yield _figure("behind the clock", "–" if late is None else age_text(late), about, is_held=held is not None)
-    since = None if held is None else of.held_since.get(held[0].source_name)
-    long = "" if since is None else f"for at least {age_text(max(0, now - since))}"
-    yield _figure("held by", "nobody" if held is None else subject(held[1]), long, is_held=held is not None)
+    yield _figure("behind the clock", behind_text(late), about, is_held=held is not None)
+    long = "" if of.since is None else f"for at least {age_text(max(0, now - of.since))}"
+    yield _figure("held by", NO_HOLDER if held is None else subject(held[1]), long, is_held=held is not None)
     lags = [source.lag for source in clocks.sources]
     unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
     yield _figure("unread", unread, _of_holder(clocks))
@@ -99,7 +100,8 @@ def _figures(of: QueryView) -> Iterator[Markup]:
         yield _figure("rows in windows", count_text(clocks.state_rows), closed)
     read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
     shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
-    yield _figure("late rows", shown, f"of {count_text(read)} read")
+    none = "" if late_rows or clocks.unfollowed is not None else "none dropped "
+    yield _figure("late rows", shown, f"{none}of {count_text(read)} read")
 
 
 def _of_holder(of: QueryClocks) -> str:
@@ -111,49 +113,16 @@ def _of_holder(of: QueryClocks) -> str:
 
 def _clocks(of: QueryView, level: int) -> Markup:
     clocks = of.clocks
-    rows = [
-        ("Sources have delivered everything up to", *_moment(clocks.input_watermark, clocks.at)),
-        ("Spark has closed windows up to", *_moment(clocks.applied_watermark, clocks.at)),
-        ("Results are complete up to", *_moment(clocks.output_watermark, clocks.at, clocks.no_output)),
-    ]
-    if (oldest := clocks.unprocessed) is not None:
-        is_read = oldest.split is None
-        at = (
-            "none"
-            if is_read
-            else "at the start or before"
-            if oldest.is_older
-            else short_time(oldest.arrived, clocks.at)
-        )
-        where = "" if is_read else f"in {oldest.split}"
-        rows.append(("Oldest unread record arrived", at, where))
-    rows += [
-        (f"{operator.name} has emitted up to", *_moment(operator.eviction, clocks.at)) for operator in clocks.operators
-    ]
-    if (added := clocks.event_time_latency) is not None:
-        rows.append(("The query itself adds", age_text(added), "from input to output watermark"))
-    for title, spread in (("Results behind the clock", of.freshness.event_time_lag),
-                          ("From arrival to commit, at most", of.freshness.commit_latency)):  # fmt: skip
-        if spread is not None:
-            batches = f"half of the batches; {age_text(spread.p99)} of 99 %, over the last 5 min"
-            rows.append((title, age_text(spread.p50), batches))
-    shown = (
-        tag("div", tag("dt", title), tag("dd", tag("b", at), " ", tag("span", about))) for title, at, about in rows
+    rows = (
+        tag("div", tag("dt", row.title), tag("dd", tag("b", row.value), " ", tag("span", row.about)))
+        for row in clock_rows(clocks, of.freshness)
     )
     about = (each for s in clocks.sources for each in (*group_pieces(s, clocks.at), *row_pieces(s, clocks.at)))
     pieces = [each for each in about if each not in of.open.notes]
     return tag(
         "section",
         tag(f"h{level}", "Clocks"),
-        tag("dl", *shown, class_="clocks"),
+        tag("dl", *rows, class_="clocks"),
         tag("p", f"{as_sentence(str(of.why))}.", class_="soft"),
         tag("p", " · ".join(pieces), class_="soft") if pieces else "",
     )
-
-
-def _moment(at: int | None, now: int, why: str | None = None) -> tuple[str, str]:
-    late = behind_clock(now, at)
-    about = why or ""
-    if late is not None:
-        about = f"{format_duration(abs(late))} {'behind' if late >= 0 else 'ahead of'} the clock"
-    return short_time(at, now), about

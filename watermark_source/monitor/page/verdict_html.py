@@ -1,4 +1,4 @@
-"""What is said before a picture, as HTML. Pure."""
+"""The verdict on a query, before its picture, as HTML. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from watermark_source.monitor.verdict import Verdict
 from watermark_source.status_model.hold_causes import Clause
 
 
-def said(of: Verdict, *more: Markup) -> Markup:
-    """Return what is said before a picture."""
+def verdict_html(of: Verdict, *more: Markup) -> Markup:
+    """Return a verdict, with further paragraphs."""
     paragraphs = ((tag("b", unbroken(c.who)) if c.who else "", unbroken(c.before), with_code(c.after)) for c in of.more)
     return tag(
         "div",
