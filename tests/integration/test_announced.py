@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 from kafka import KafkaProducer
 from pyspark.sql.functions import window
@@ -23,7 +24,10 @@ from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka, DirectQuery
 from tests.integration.kafka_streams import KafkaStreams
 from tests.spark.queries import START
+from tests.unit.spark.driver.test_query_turns import another
 from watermark_source import follow_watermark
+from watermark_source.errors import UsageError
+from watermark_source.group_store.local_members import driver_folder
 from watermark_source.planning.announcement import Announcement, Removal, encoded
 from watermark_source.planning.watermark import LAST, MAX, Millis, watermark_text
 from watermark_source.status_model.status_json import parse_progress
@@ -425,6 +429,40 @@ def test_each_run_ends_though_a_writer_is_gone_and_names_it_until_its_time_to_li
     assert "drop dead" in text
     assert seconds(direct.run(reading(direct, writers, writerTimeToLive="1 day"), "b")) == 100
     assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in caplog.text
+
+
+def test_in_a_group_a_reader_waits_for_another_source_and_that_for_what_is_announced(
+    direct: DirectKafka, announcing: Callable[..., Announcing], new_topic: NewTopic
+) -> None:
+    writers, topic = announcing(2), new_topic(1)
+    times = np.arange(0, 100, 1.0)
+    direct.write(writers.topic, {0: times, 1: times})
+    direct.write(topic, {0: times})
+    for end in range(10, 110, 10):
+        writers.at(end - 1, {0: end, 1: end})
+    group = {"alignmentGroup": writers.topic, "alignmentMaxDrift": "15 seconds", "alignmentMembers": 2}
+    reader = direct.start(reading(direct, writers, sourceName="reader", **group), "reader")
+    beside = direct.start(direct.source(subscribe=topic, maxOffsetsPerTrigger=7, **group), "beside")
+    ahead: list[float] = []
+
+    def have_ended() -> bool:
+        beside.step_or_wait()
+        one, other = seconds(reader), seconds(beside)
+        if one is not None and other is not None:
+            ahead.append(one - other)
+        return (one, other) == (99, 98.999)
+
+    reader.step()
+    reader.run_until(have_ended)
+    # A batch of either goes no further than the drift; that of the other may have been planned meanwhile.
+    assert 0 < max(ahead) <= 15 + 7
+    assert min(ahead) >= -15 - 7
+    assert 5 < sum(map(bool, direct.batches("reader"))) < 15
+    # The query that announces joins the group.
+    with another(driver_folder(), writers.topic) as query:
+        query.tell('["q 0d2c9f3e", "clicks", "m", 1, ["active", 50], null, null, null]')
+        with pytest.raises(UsageError, match="reads what the query of writer a writes"):
+            reader.step()
 
 
 def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_names_who_holds_them(

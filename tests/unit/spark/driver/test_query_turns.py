@@ -28,7 +28,7 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 from watermark_source.group_store.local_members import LocalMembers
-member = LocalMembers(Path(sys.argv[1]), "g")
+member = LocalMembers(Path(sys.argv[1]), sys.argv[2])
 for line in sys.stdin:
     member.write(line.rstrip())
     print("written", flush=True)
@@ -50,8 +50,8 @@ class Source:
 
 
 @contextmanager
-def another(folder: Path) -> Iterator[Source]:
-    program = [sys.executable, "-c", _PROGRAM, str(folder)]
+def another(folder: Path, group: str = "g") -> Iterator[Source]:
+    program = [sys.executable, "-c", _PROGRAM, str(folder), group]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             yield Source(process)
