@@ -72,7 +72,7 @@ def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
         )
         caption = f"{query}: writers that announce watermarks to {of.source_name}"
         yield folded(
-            f"{count_text(len(of.writers), 'writer')} that announce watermarks", table(caption, _WRITER_TITLES, rows)
+            f"Watermarks announced by {count_text(len(of.writers), 'writer')}", table(caption, _WRITER_TITLES, rows)
         )
     if of.group is not None and of.group.peers:
         yield _peers(of.group, query)
