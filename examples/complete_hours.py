@@ -6,7 +6,6 @@ clock of the partition that is on time. How many orders each hour has is known f
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,16 +17,13 @@ from rich.console import Console
 
 from examples.demo import (
     Progress,
-    introduce,
     last_sentence,
-    quiet_spark,
     run_demo,
     say,
     stopped_at_the_end,
     wait_for_start,
 )
-from examples.servers import add_addresses, topic_of
-from examples.skewed_topic import PARTITIONS, TOPIC, Orders, orders
+from examples.skewed_topic import Orders, orders, skewed_topic
 from watermark_source import complete_until, follow_watermark, publish_completeness
 from watermark_source.durations import count_text
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
@@ -140,16 +136,8 @@ def run(spark: SparkSession, bootstrap: str, topic: str, seconds: float, console
 
 def main(console: Console) -> int:
     """Run the demo; exit status 1 if an hour that was complete lacked an order that was on time, or none was read."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=40, help="how long to produce (default 40)")
-    add_addresses(parser, kafka=True)
-    given = parser.parse_args()
-    introduce(console, SET_UP.format(seconds=given.seconds))
-    with (
-        topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic),
-        quiet_spark("complete-hours", console) as spark,
-    ):
-        result = run(spark, bootstrap, topic, given.seconds, console)
+    with skewed_topic("complete-hours", __doc__, SET_UP, console) as (spark, bootstrap, topic, seconds):
+        result = run(spark, bootstrap, topic, seconds, console)
     produced, by_clock, once_complete = result.produced, result.by_clock, result.once_complete
     for hour, orders_of_hour in sorted(produced.items()):
         say(

@@ -11,7 +11,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import closing, nullcontext
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 
 from kafka import KafkaProducer
@@ -270,18 +271,27 @@ def side_by_side(plain: Result, ours: Result, produced: int) -> Table:
     return table
 
 
-def main(console: Console) -> int:
-    """Run the demo; exit status 1 if ours lost a row, or if it read less than everything."""
-    parser = argparse.ArgumentParser(description=__doc__)
+@contextmanager
+def skewed_topic(
+    name: str, description: str | None, set_up: str, console: Console
+) -> Iterator[tuple[SparkSession, str, str, float]]:
+    """Yield Spark, the broker, the topic, and for how many seconds to produce, as the command line has them."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seconds", type=float, default=40, help="how long to produce (default 40)")
     add_addresses(parser, kafka=True)
     given = parser.parse_args()
-    introduce(console, SET_UP.format(seconds=given.seconds))
+    introduce(console, set_up.format(seconds=given.seconds))
     with (
         topic_of(given.kafka, TOPIC, len(PARTITIONS)) as (bootstrap, topic),
-        quiet_spark("skewed-topic", console) as spark,
+        quiet_spark(name, console) as spark,
     ):
-        plain, ours, produced = run(spark, bootstrap, topic, given.seconds, console)
+        yield spark, bootstrap, topic, given.seconds
+
+
+def main(console: Console) -> int:
+    """Run the demo; exit status 1 if ours lost a row, or if it read less than everything."""
+    with skewed_topic("skewed-topic", __doc__, SET_UP, console) as (spark, bootstrap, topic, seconds):
+        plain, ours, produced = run(spark, bootstrap, topic, seconds, console)
     console.print(side_by_side(plain, ours, produced))
     whole = ours.read == produced and ours.emitted > 0 and not (ours.missing or ours.wrong or ours.late)
     if not whole:
