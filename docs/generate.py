@@ -1,4 +1,4 @@
-"""Write what comes from the code: options, decisions' index, docs/api.md, pictures (``python docs/generate.py``).
+"""Write what comes from the code: options, decisions' index, docs/api.md, tests by night (``docs/generate.py``).
 
 With ``--signatures`` it also records the signatures of the public names, which a test compares with the code.
 """
@@ -25,6 +25,7 @@ from pyspark_mysql_cdc_wm.options.mysql_option_table import (
     REFUSED_STRATEGIES,
 )
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE as MYSQL_TABLE
+from tests.by_night import BY_NIGHT_PAGE, by_night_page
 from watermark_source.option_table import Option, Renamed
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.strategy_rows import STRATEGIES
@@ -231,6 +232,7 @@ if __name__ == "__main__":
     SURFACES_PAGE.write_text(surfaces_page(), encoding="utf-8")
     DECISIONS_PAGE.write_text(decisions_page(), encoding="utf-8")
     API_PAGE.write_text(api_page(), encoding="utf-8")
+    BY_NIGHT_PAGE.write_text(by_night_page(), encoding="utf-8")
     PICTURE.write_text(svg(read_recording()), encoding="utf-8")
     if "--signatures" in sys.argv:
         SIGNATURES.write_text(signatures(), encoding="utf-8")

@@ -44,12 +44,12 @@ _MARKERS_BY_FIXTURE = {"kafka": "service", "mysql": "service", "postgres": "serv
 # How fast a machine makes examples shows nothing about the code.
 # The same examples in each run, so that a failure belongs to the change under test.
 settings.register_profile(
-    "usual", deadline=None, derandomize=True, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+    "usual", deadline=None, derandomize=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("usual")
 # Chosen by ``make test-long``: random examples, some fifty thousand histories of the planner in all.
 settings.register_profile("long", settings.get_profile("usual"), derandomize=False, max_examples=1_000)
-# Chosen by ``make soak``: four hundred times the usual number of examples.
+# Chosen by ``make soak``: eight hundred times the usual number of examples.
 settings.register_profile("soak", settings.get_profile("long"), max_examples=20_000)
 SEEDS = (
     "--kills-seed", "--day-seed", "--snapshot-seed", "--histories-seed", "--networks-seed", "--statements-seed",
@@ -267,7 +267,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
         # Between two questions for news: by default a hundred a second, in every query that waits.
-        "spark.sql.streaming.pollingDelay": "50ms",
+        "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

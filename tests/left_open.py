@@ -17,6 +17,8 @@ def found_in_its_file() -> Iterator[None]:
     """Collect garbage before the next file, whose test would fail of what this one's left open in a cycle."""
     yield
     gc.collect()
+    # What is left lives as long as the run: the next file's garbage is looked for without it.
+    gc.freeze()
 
 
 def count_beside_spark(items: Sequence[pytest.Item]) -> None:

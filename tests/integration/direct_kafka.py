@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from tests.integration.kafka_streams import POSITION, Ranges, Seconds, batches_of, write
+from tests.pacing import rest
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.status_model.source_status import SourceStatus, Status
 from watermark_source.status_model.status_json import status_from_json
@@ -77,9 +78,10 @@ class DirectQuery:
             without = 0 if self.step() else without + 1
 
     def step_or_wait(self) -> None:
-        """Do a batch if there is one, else wait for as long as Spark does before it asks again."""
+        """Do a batch if there is one, else wait longer than Spark does before it asks again."""
+        begun = time.monotonic()
         if not self.step():
-            time.sleep(0.01)
+            rest(time.monotonic() - begun, 0.02)
 
     def run_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
         """Continue until the condition holds."""

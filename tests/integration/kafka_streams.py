@@ -15,6 +15,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from services.kafka import Kafka
 from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
+from tests.pacing import rest
 from tests.spark.queries import START, Streams
 
 Seconds = Sequence[float] | np.ndarray
@@ -38,13 +39,15 @@ def write(bootstrap: str, topic: str, times: Mapping[int, Seconds], **options: A
 
 def wait_for(condition: Callable[[], object], query: StreamingQuery, *, seconds: float = 200) -> None:
     """Wait until the condition holds; fail at once if the query ends before it does."""
-    end = time.monotonic() + seconds
+    begun = time.monotonic()
+    end = begun + seconds
     while not condition():
         if not query.isActive:
             query.awaitTermination()
             raise AssertionError("the query ended")
         assert time.monotonic() < end, f"not within {seconds} s"
-        time.sleep(0.02)
+        rest(time.monotonic() - begun, 0.05)
+        begun = time.monotonic()
 
 
 def batches_of(offsets: Sequence[Mapping[str, Any]]) -> list[Ranges]:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from services.local_server import ChildProcess
 from tests.integration.killed_driver import KilledJob
+from tests.pacing import rest
 
 PATIENCE_SECONDS = 900
 """For one batch of a driver that starts, on a machine where it gets a tenth of a core: four minutes were too few."""
@@ -101,8 +102,10 @@ def wait_for(
     condition: Callable[[], object], driver: ChildProcess, what: str, patience: float = PATIENCE_SECONDS
 ) -> None:
     """Wait until a condition holds, while the driver runs."""
-    end = time.monotonic() + patience
+    begun = time.monotonic()
+    end = begun + patience
     while not condition():
         assert driver.exit_code is None, driver.last_lines(60)
         assert time.monotonic() < end, f"{what}: not within {patience} s\n{driver.last_lines(60)}"
-        time.sleep(0.1)
+        rest(time.monotonic() - begun, 0.1)
+        begun = time.monotonic()

@@ -15,7 +15,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_local import LocalKafka
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
-_SPARK_ASKS_AFTER = 0.01
+_SPARK_ASKS_AFTER = 0.02
 START = 1_700_000_000_000
 _STARTED: list[Query] = []
 

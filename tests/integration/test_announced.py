@@ -477,9 +477,9 @@ def test_windows_of_a_query_close_as_soon_as_they_are_announced_and_the_status_n
     wait_until(lambda: holders(running.query) == ["late"], 240, "the writer that has not announced yet")
     assert running.rows() == []
     writers.at(30, {0: 4}, writer="late", query="ql")
-    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window")
+    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window", poll_seconds=0.3)
     writers.at(31, {0: 4})
-    wait_until(lambda: len(running.rows()) == 3, 240, "all windows")
+    wait_until(lambda: len(running.rows()) == 3, 240, "all windows", poll_seconds=0.3)
     assert running.dropped == 0
 
 
@@ -501,9 +501,9 @@ def test_in_a_union_of_topics_the_lowest_announced_watermark_counts(
     running.query.processAllAvailable()
     assert running.rows() == []
     second.at(12, {0: 0, 1: 1})
-    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window")
+    wait_until(lambda: running.rows() == [(START // 1_000, 2)], 240, "the first window", poll_seconds=0.3)
     second.at(31, {0: 0, 1: 1})
-    wait_until(lambda: len(running.rows()) == 3, 240, "all windows")
+    wait_until(lambda: len(running.rows()) == 3, 240, "all windows", poll_seconds=0.3)
     assert running.dropped == 0
 
 

@@ -145,11 +145,12 @@ def written(bootstrap: str, topic: str) -> None:
 @pytest.mark.parametrize(
     "moment",
     [
-        pytest.param("Spark starts", marks=pytest.mark.long("while it runs")),
-        pytest.param("first batch", marks=pytest.mark.long("while it runs")),
+        "Spark starts",
+        "first batch",
         "running",
     ],
 )
+@pytest.mark.long("test_the_lines_that_play_prints_run_as_they_stand")
 def test_ctrl_c_ends_the_first_job_without_a_traceback(
     run: Callable[..., Program], kafka: Kafka, new_topic: Callable[..., str], tmp_path: Path, moment: str
 ) -> None:
@@ -173,7 +174,7 @@ def test_ctrl_c_ends_the_first_job_without_a_traceback(
         if moment != "running" or demo.running is not None
     ],
 )
-@pytest.mark.long("test_ctrl_c_ends_the_first_job_without_a_traceback")
+@pytest.mark.long("test_the_lines_that_play_prints_run_as_they_stand")
 def test_ctrl_c_ends_a_demo_without_a_traceback(
     run: Callable[..., Program], kafka: Kafka, mysql: MySql, name: str, moment: str
 ) -> None:

@@ -90,6 +90,7 @@ def group_of(query: StreamingQuery) -> GroupStatus:
 
 
 @pytest.mark.usefixtures("often")
+@pytest.mark.long("test_without_an_answer_the_last_limit_holds_until_there_is_one")
 def test_while_the_store_is_away_no_source_reads_beyond_the_last_limit_and_then_all_continue(
     streams: KafkaStreams, new_topic: NewTopic, request: pytest.FixtureRequest
 ) -> None:
@@ -380,6 +381,7 @@ def change_the_drift(
     until(lambda: not named(fast) and not named(other))
 
 
+@pytest.mark.long("test_a_drift_that_one_member_was_restarted_with_is_in_force_in_all_within_two_heartbeats")
 def test_nobody_goes_further_ahead_than_the_drift_while_the_slowest_is_started_with_other_options(
     streams: KafkaStreams, new_topic: NewTopic, postgres: Postgres, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -58,6 +58,7 @@ def is_left_behind(offsets: Sequence[dict[str, Any]], topic: str) -> bool:
 
 
 @pytest.mark.spark
+@pytest.mark.long("test_a_split_comes_back_until_it_has_caught_up")
 def test_a_partition_that_returns_far_behind_is_left_out_until_it_has_caught_up(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:

@@ -40,6 +40,7 @@ def produce(kafka: Kafka, topic: str, partition: int, rows: int) -> None:
     producer.close()
 
 
+@pytest.mark.long("test_producers_that_pause_and_resume_with_clocks_that_differ_lose_no_row")
 def test_a_silent_topic_closes_its_last_window_though_a_partition_never_had_a_row(
     streams: KafkaStreams, kafka: Kafka, new_topic: Callable[..., str], request: pytest.FixtureRequest
 ) -> None:

@@ -144,6 +144,7 @@ def test_the_same_of_a_million_rows_a_partition_at_no_less_than_two_thirds_of_th
     assert compare(streams, kafka, new_topic(PARTITIONS), 1_000_000, in_payload=False) >= 0.65
 
 
+@pytest.mark.long("test_no_row_of_the_band_becomes_late_by_a_watermark_that_went_out_with_the_batch_before_it")
 def test_at_the_end_of_a_live_topic_the_bound_holds_and_a_kill_takes_nothing_back(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_batch_and_a_stream_deliver_what_from_json_does(
         assert compared.where("is_json and payload.at is not null").count() > 100
 
 
+@pytest.mark.long("test_every_row_comes_out_exactly_once")
 def test_restarts_sum_each_row_once(streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic) -> None:
     """By a member that is event time too: the same rows before and after a restart, and no bad one among them."""
     topic = new_topic(2)

@@ -12,6 +12,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, make_user
 from watermark_source.errors import RefusedError, UnknownSplitError, UnsupportedFormatError
@@ -77,7 +78,7 @@ def test_a_key_of_which_a_column_may_not_be_read_is_refused(mysql_database: Data
 # Roles, of which the two servers know different things.
 
 
-@pytest.fixture(scope="module", params=list(Flavour), ids=lambda flavour: flavour.value)
+@pytest.fixture(scope="module", params=each_flavour(), ids=lambda flavour: flavour.value)
 def either(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
     if mysql.flavour is request.param:
         yield mysql

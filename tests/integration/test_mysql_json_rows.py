@@ -16,6 +16,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import CHANGE, RIGHTS, USER, MySqlStreams, make_user
 from tests.integration.mysql_writers import writers
@@ -23,7 +24,7 @@ from tests.integration.mysql_writers import writers
 pytestmark = pytest.mark.service
 
 
-@pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
+@pytest.fixture(scope="module", params=each_flavour(), ids=lambda flavour: flavour.value)
 def server(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
     if request.param is mysql.flavour:
         yield mysql

@@ -21,6 +21,7 @@ from tests.integration.mysql_binlog import Database, new_database, python_rows, 
 from tests.integration.mysql_columns import samples_of, version_of
 from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_delivered import fill, held
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
@@ -32,7 +33,7 @@ _ODD = r"'it''s','(','back\\slash','new\nline','\t',' x','größe','漢'"
 _TABLE = "CREATE TABLE t (id INT PRIMARY KEY, name VARCHAR(40), amount BIGINT)"
 
 
-@pytest.fixture(scope="module", params=[Flavour.MYSQL, Flavour.MARIADB], ids=lambda flavour: flavour.value)
+@pytest.fixture(scope="module", params=each_flavour(), ids=lambda flavour: flavour.value)
 def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
     config = {"binlog_row_metadata": "MINIMAL"}
     with mysql_service(flavour=request.param, where=Where.LOCAL, config=config) as made:

@@ -12,6 +12,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 
@@ -58,7 +59,7 @@ def _rows(database: Database, pieces: int) -> tuple[int, list[Row]]:
     return tasks, sorted(rows)
 
 
-@pytest.fixture(params=list(Flavour), ids=lambda flavour: flavour.name.lower())
+@pytest.fixture(params=each_flavour(), ids=lambda flavour: flavour.name.lower())
 def database(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[Database]:
     if request.param is mysql.flavour:
         make_user(mysql, USER, *RIGHTS)

@@ -68,7 +68,13 @@ def _compiled(mysql: MySql) -> None:
 
 
 @pytest.mark.parametrize(
-    "compressed", ["OFF", pytest.param("ON", marks=pytest.mark.needs_mysql("does not compress transactions"))]
+    "compressed",
+    [
+        "OFF",
+        pytest.param(
+            "ON", marks=[pytest.mark.needs_mysql("does not compress transactions"), pytest.mark.long("as it is")]
+        ),
+    ],
 )
 def test_memory_does_not_grow_with_a_transaction(mysql_database: Database, compressed: str) -> None:
     peaks = []

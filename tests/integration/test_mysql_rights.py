@@ -20,6 +20,7 @@ from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, new_database, root
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, make_user
 from tests.integration.mysql_tables import fill
@@ -32,7 +33,7 @@ _DUMPS = tuple(right for right in RIGHTS if not right.startswith("SELECT"))
 STARTS = ("initial", "latest")
 
 
-@pytest.fixture(scope="module", params=list(Flavour), ids=lambda flavour: flavour.value)
+@pytest.fixture(scope="module", params=each_flavour(), ids=lambda flavour: flavour.value)
 def either(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
     if mysql.flavour is request.param:
         yield mysql

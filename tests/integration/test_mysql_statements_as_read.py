@@ -22,6 +22,7 @@ from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import end_of_binlog, root
+from tests.integration.mysql_flavours import each_flavour
 from tests.integration.mysql_random_statements import BARE, NAMES, OTHER, Made, Session, Statements, session
 
 pytestmark = pytest.mark.service
@@ -56,7 +57,7 @@ class Done:
     after: Tables
 
 
-@pytest.fixture(scope="module", params=list(Flavour), ids=lambda flavour: flavour.value)
+@pytest.fixture(scope="module", params=each_flavour(), ids=lambda flavour: flavour.value)
 def server(request: pytest.FixtureRequest) -> Iterator[MySql]:
     with mysql_service(flavour=request.param, where=Where.LOCAL, config=_QUICK) as started:
         yield started

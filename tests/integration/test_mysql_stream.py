@@ -94,6 +94,7 @@ def test_a_restart_goes_on_where_the_query_was_and_a_replay_gives_equal_rows(mys
     assert len(seen[-1]) == 200 + 2 * (100 + 200) + 2
 
 
+@pytest.mark.long("test_a_batch_carries_a_watermark_that_its_rows_are_behind_and_no_later_row_is")
 def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE, "CREATE TABLE other (id INT PRIMARY KEY)")
     frame = follow_watermark(mysql_streams.source(startingOffsets="latest"))
@@ -156,6 +157,7 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     assert {row["use_processing_time"] for row in logged if row["type"] == "watermark"} == {True}
 
 
+@pytest.mark.long("test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_with_the_clock")
 def test_rows_of_the_snapshot_are_on_time_for_operators_of_sparks_own(mysql_streams: MySqlStreams) -> None:
     """Spark's watermark is 0 before the first, and what is of just then is late."""
     mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)")
@@ -166,6 +168,7 @@ def test_rows_of_the_snapshot_are_on_time_for_operators_of_sparks_own(mysql_stre
     assert sum(each["numRowsDroppedByWatermark"] for p in query.recentProgress for each in p["stateOperators"]) == 0
 
 
+@pytest.mark.long("test_tables_with_different_columns_and_keys_are_one_stream")
 def test_tables_with_equal_columns_are_one_stream_of_what_is_wanted_of_them(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE, "CREATE TABLE u LIKE t", "INSERT INTO t VALUES (1, 'one', 1)")
     left_out = "_snapshot,_change_number,_commit_timestamp,_database"

@@ -224,7 +224,17 @@ def server_of(mysql: MySql) -> Iterator[Callable[[Flavour], MySql]]:
         yield started
 
 
-@pytest.fixture(scope="module", params=_LOGGED_WHOLE, ids=lambda given: f"{given[0].value} {given[1]}")
+_IN_EACH_RUN = ((Flavour.MYSQL, "as declared"), (Flavour.MYSQL, "stored"), (Flavour.MARIADB, "as declared"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(each, marks=() if each in _IN_EACH_RUN else pytest.mark.long("_IN_EACH_RUN"))
+        for each in _LOGGED_WHOLE
+    ],
+    ids=lambda given: f"{given[0].value} {given[1]}",
+)
 def history(request: pytest.FixtureRequest, server_of: Callable[[Flavour], MySql]) -> Iterator[History]:
     flavour, attribute = request.param
     with new_database(server_of(flavour)) as database:

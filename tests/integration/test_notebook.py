@@ -78,6 +78,7 @@ def written(kafka: Kafka, topic: str) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kept_settings")
+@pytest.mark.long("test_lines_that_look_at_a_query_print_what_holds_it")
 def test_the_notebook_runs_and_its_status_is_a_picture(kafka: Kafka, new_topic: Callable[..., str]) -> None:
     topic = new_topic(4)
     address, imports, stream, picture, table, why, stop = cells()

@@ -133,6 +133,7 @@ def test_a_query_whose_watermark_is_not_the_sources_is_found_out(streams: KafkaS
     assert why_open(streams.checkpoint(running.table), end).verdict is WindowVerdict.UNFOLLOWED
 
 
+@pytest.mark.long("test_lines_that_look_at_a_query_print_what_holds_it")
 def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
     streams: KafkaStreams, new_topic: NewTopic
 ) -> None:

@@ -99,11 +99,8 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
     assert str(plain.lost) in console.file.getvalue()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "feed",
-    [change_feeds.COCKROACHDB, pytest.param(change_feeds.TICDC, marks=pytest.mark.long("CockroachDB's feed"))],
-    ids=lambda feed: feed.topic,
-)
+@pytest.mark.parametrize("feed", [change_feeds.COCKROACHDB, change_feeds.TICDC], ids=lambda feed: feed.topic)
+@pytest.mark.long("test_only_records_with_a_watermark_move_it_and_never_back")
 def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     spark: SparkSession, kafka: Kafka, feed: change_feeds.Feed
 ) -> None:

@@ -271,7 +271,7 @@ class Scenario:
         raise AssertionError("sources of the query wait for each other")
 
 
-BY_DAY, PART, BY_NIGHT = 400, 5_000, 100_000
+BY_DAY, PART, BY_NIGHT = 150, 5_000, 100_000
 FOUND = (452, 1_331, 2_555, 3_142, 5_224)
 """Scenarios that a long run found: sources were named that had published no more than they had reported."""
 

@@ -153,6 +153,7 @@ def test_what_cannot_be_known_to_keep_them_is_refused(loaded: Load, step: str) -
             check(change(loaded()))
 
 
+@pytest.mark.long("test_filters_projections_and_parsing_leave_the_watermark_alone")
 def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:
     streams.write({0: [(1, 1), (70, 5), (75, 9)]})
     stream = streams.load()
@@ -168,6 +169,7 @@ def test_windows_close_behind_what_is_accepted(streams: Streams) -> None:
     assert running.rows() == [(at(0), 2)]
 
 
+@pytest.mark.long("test_windows_and_late_rows_of_one_query_have_every_row_once")
 def test_late_rows_may_be_split_off_before(streams: Streams) -> None:
     streams.write({0: [(1, 1), (61, 2)]})
     on_time, _ = split_late(streams.load(includeLate="true"))

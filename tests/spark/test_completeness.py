@@ -113,7 +113,7 @@ def test_a_checkpoint_that_begins_anew_in_a_file_sinks_folder_is_refused_because
     query.stop()
 
 
-@pytest.mark.parametrize("shape", ["windows", "rows"])
+@pytest.mark.parametrize("shape", ["windows", pytest.param("rows", marks=pytest.mark.long("windows"))])
 def test_what_a_batch_states_of_a_database_is_in_the_transaction_of_its_rows(
     streams: Streams, tmp_path: Path, shape: str
 ) -> None:

@@ -39,7 +39,12 @@ CASES: dict[str, tuple[Build, list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+BY_DAY = "dropDuplicates, union and two aggregations"
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case == BY_DAY else pytest.mark.long("BY_DAY")) for case in CASES]
+)
 def test_a_stream_that_has_ended_leaves_nothing_in_state(
     streams: Streams, case: str, request: pytest.FixtureRequest
 ) -> None:
@@ -56,6 +61,7 @@ def test_a_stream_that_has_ended_leaves_nothing_in_state(
 
 
 @OWN_STATE
+@pytest.mark.long("test_all_rows_of_a_snapshot_leave_in_order_and_once_in_one_run")
 def test_rows_that_wait_for_their_turn_are_let_go_and_those_of_for_ever_too(streams: Streams) -> None:
     streams.write({**ROWS, 2: [(0, 5), (FOR_EVER, 6)]})
     rows = follow_watermark(streams.load(**ENDS)).select("value", "split", "event_time")
@@ -63,6 +69,7 @@ def test_rows_that_wait_for_their_turn_are_let_go_and_those_of_for_ever_too(stre
     assert sorted(tuple(row) for row in streams.result("q").collect()) == [(value, False) for value in range(1, 7)]
 
 
+@pytest.mark.long("test_a_stream_that_has_ended_leaves_nothing_in_state")
 def test_an_outer_join_of_two_streams_that_have_ended_gives_what_had_no_partner(streams: Streams) -> None:
     streams.write({0: [(HOUR, 1), (0, 2)]}, name="left")
     streams.write({0: [(HOUR, 1), (0, 9)]}, name="right")
@@ -74,6 +81,7 @@ def test_an_outer_join_of_two_streams_that_have_ended_gives_what_had_no_partner(
 
 
 @OWN_STATE
+@pytest.mark.long("test_a_stream_that_has_ended_leaves_nothing_in_state")
 def test_a_temporal_join_of_streams_that_have_ended_gives_all_rows(streams: Streams) -> None:
     streams.write({0: [(0, 1), (HOUR, 2)]}, name="versions")
     streams.write({0: [(10, 1), (2 * HOUR, 2)]}, name="probe")
@@ -124,7 +132,9 @@ def test_a_source_that_has_ended_lets_another_one_of_its_query_come_to_its_end(s
     assert all(streams.offsets("q", source=source)[-1]["ended"] for source in range(2))
 
 
-@pytest.mark.parametrize("trigger", [{"processingTime": "0 seconds"}, {"once": True}])
+@pytest.mark.parametrize(
+    "trigger", [{"processingTime": "0 seconds"}, pytest.param({"once": True}, marks=pytest.mark.long("processingTime"))]
+)
 def test_a_trigger_that_lets_the_query_go_on_is_refused(streams: Streams, trigger: dict[str, Any]) -> None:
     streams.write(ROWS)
     query = streams.start_file(in_windows(follow_watermark(streams.load(**ENDS))), "q", **trigger)

@@ -56,7 +56,12 @@ CASES: dict[str, tuple[Build, list[tuple[Any, ...]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+BY_DAY = "dropDuplicates, union and two aggregations"
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case == BY_DAY else pytest.mark.long("BY_DAY")) for case in CASES]
+)
 def test_a_split_an_hour_ahead_makes_no_row_of_the_others_late(streams: Streams, case: str) -> None:
     build, expected = CASES[case]
     streams.write({0: [], 1: []})
@@ -79,7 +84,9 @@ def test_by_a_watermark_of_sparks_own_the_same_rows_are_late(streams: Streams) -
     assert plain.rows() == [(at(0), 2), (at(HOUR), 2)]
 
 
-@pytest.mark.parametrize("slow", [[(0, 1)], []], ids=["slow", "empty"])
+@pytest.mark.parametrize(
+    "slow", [[(0, 1)], pytest.param([], marks=pytest.mark.long("a slow split"))], ids=["slow", "empty"]
+)
 def test_a_watermark_of_sparks_own_is_the_diagnosis_of_a_live_query_from_its_first_windows_on(
     streams: Streams, slow: list[tuple[float, int]]
 ) -> None:
@@ -137,6 +144,7 @@ def test_event_timers_fire_by_the_source_watermark(streams: Streams) -> None:
     assert seen == [[], [], [(1, 4)], [(0, 3), (1, 4)]]
 
 
+@pytest.mark.long("test_early_answers_become_the_counts_of_a_batch_query")
 def test_one_query_answers_early_by_shifted_event_times_and_then_finally(streams: Streams) -> None:
     """The early answer is without a row that comes after it, the final one has it: docs/late-rows.md."""
     ahead = F.expr("INTERVAL 50 SECONDS")

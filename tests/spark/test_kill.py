@@ -63,6 +63,7 @@ def test_a_killed_runner_fails_the_query_and_a_restart_goes_on(streams: Streams)
     assert watermarks(streams, "killed") == sorted(watermarks(streams, "killed"))
 
 
+@pytest.mark.long("test_a_strategy_of_the_users_own_gets_its_state_back_in_the_next_process")
 def test_a_strategy_of_the_users_own_continues_from_its_state_in_the_checkpoint(streams: Streams) -> None:
     streams.write(ROWS)
     df = streams.load(
@@ -133,6 +134,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long("test_an_executor_killed_within_a_batch_loses_and_doubles_nothing")
 def test_a_killed_worker_is_retried_within_the_batch(streams: Streams, tmp_path: Path) -> None:
     streams.write(ROWS)
     trap = tmp_path / "trap"

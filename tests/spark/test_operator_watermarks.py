@@ -118,10 +118,7 @@ PROMISES: dict[str, tuple[Build, str, int]] = {
     "transformWithState, time named": (repeated("t"), "append", 0),
 }
 """Query, output mode, and by how many milliseconds the statement is behind the watermark that came in."""
-BY_DAY = (
-    "window aggregation, append", "dropDuplicatesWithinWatermark", "two window aggregations",
-    "left outer join, left time", "transformWithState, time named",
-)  # fmt: skip
+BY_DAY = ("two window aggregations", "left outer join, left time", "transformWithState, time named")
 NONE: dict[str, tuple[Build, str, NoWatermark]] = {
     "complete": (windows, "complete", NoWatermark(Why.COMPLETE_MODE)),
     "applyInPandasWithState": (

@@ -75,7 +75,7 @@ def differences(
     return found
 
 
-@pytest.mark.parametrize("schemas", [10, pytest.param(500, marks=pytest.mark.long("ten schemas"))])
+@pytest.mark.parametrize("schemas", [4, pytest.param(500, marks=pytest.mark.long("four schemas"))])
 def test_random_documents_are_read_as_spark_reads_them(spark: SparkSession, schemas: int) -> None:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     chance = random.Random(38)

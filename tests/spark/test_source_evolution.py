@@ -151,7 +151,7 @@ def died_before_the_sink(streams: Streams) -> Callable[[str], None]:
     return lambda name: streams.forget(name, max(streams.committed(name)))
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.long("the first of them"))])
 def test_windows_are_exact_while_sources_come_and_go(
     evolving: Streams, request: pytest.FixtureRequest, number: int
 ) -> None:
@@ -180,6 +180,7 @@ def test_a_removed_source_that_comes_back_is_refused_and_a_new_one_behind_the_wa
         evolving.run(minutes(evolving, ["b", "a"]), "q")
 
 
+@pytest.mark.long("test_each_row_has_the_time_of_its_batch_also_when_the_batch_is_repeated")
 def test_streams_on_the_clock_of_their_batches_evolve(evolving: Streams) -> None:
     def clocked() -> DataFrame:
         return follow_clock(evolving.spark.readStream.format("rate").name("rate").load()).select("event_time")

@@ -17,9 +17,7 @@ from tests.spark.surfaces import ROOT, ROWS, Rows, judged, surfaces, through_con
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-OF_THE_DAY = (
-    "DataFrame", "SQL over a table (`CREATE TABLE … USING`)", "SQL with `WATERMARK` over a view of the DataFrame",
-)  # fmt: skip
+OF_THE_DAY = ("DataFrame", "SQL with `WATERMARK` over a view of the DataFrame")
 
 
 def file_log(folder: Path) -> Rows:

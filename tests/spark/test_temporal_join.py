@@ -221,7 +221,7 @@ def test_on_processing_time_all_types_come_out_as_they_went_in(streams: Streams)
     build = build.select("value", "since", "name", *(F.col(f"_values.{c}").alias(c * 2) for c in "abcdefghijklmnop"))
     joined = temporal_join(probe, build, on=["value", "name"], build_time="since", buffer=True)
     query = streams.start(joined.drop("event_time", "name"))
-    wait_until(lambda: len(query.rows()) == 2, 240, "both clicks")
+    wait_until(lambda: len(query.rows()) == 2, 240, "both clicks", poll_seconds=0.5)
     one = streams.spark.sql(f"SELECT {values}").first()
     assert one is not None
     rows = {row[0]: row[1:] for row in query.rows()}
@@ -252,6 +252,6 @@ def test_without_waiting_each_row_of_any_stream_finds_the_latest_version_of_its_
         click(number, 1)
         answers.append((number, latest))
         # Before any user has been read, too.
-        wait_until(lambda n=number: len(query.rows()) > n, 240, "the click")  # type: ignore[misc]
+        wait_until(lambda n=number: len(query.rows()) > n, 240, "the click", poll_seconds=0.5)  # type: ignore[misc]
         assert query.rows() == answers
     assert "temporal_join[processing time, without waiting]" in str(query.query._jsq.explainInternal(False))

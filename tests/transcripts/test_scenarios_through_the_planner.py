@@ -256,7 +256,7 @@ def _is_accepted(option: Option, text: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("of", [10, pytest.param(1, marks=pytest.mark.long("every tenth of them"))])
+@pytest.mark.parametrize("of", [20, pytest.param(1, marks=pytest.mark.long("every twentieth of them"))])
 def test_the_groups_store_has_the_limits_of_the_reference(of: int, tmp_path: Path) -> None:
     store = GroupStore(database_of(f"sqlite:///{tmp_path / 'alignment.sqlite'}"))
     for number, scenario, result in list(lines("alignment"))[::of]:

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import settings
 
+from tests.by_night import BY_NIGHT_PAGE, by_night, by_night_page, is_long
 from tests.conftest import SEEDS, pytest_addoption, pytest_report_header
 
 ROOT = Path(__file__).parents[2]
-LONG = "pytest.mark.long"
 
 
 def test_examples_are_the_same_in_each_run_by_day_and_others_in_each_long_one() -> None:
@@ -61,24 +61,16 @@ def declared_options() -> dict[str, dict[str, Any]]:
 
 def test_what_is_longer_by_nature_names_a_test_that_guards_the_same_by_day() -> None:
     by_day: set[str] = set()
-    named: set[str] = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
-        code = path.read_text(encoding="utf-8")
-        if "mark.long(" not in code:
-            by_day.update(re.findall(r"^def (test_\w+)", code, re.MULTILINE))
-            continue
-        tree = ast.parse(code)
-        if not any(_is_long(node) for node in tree.body if isinstance(node, ast.Assign)):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not any(is_long(node) for node in tree.body if isinstance(node, ast.Assign)):
             functions = (node for node in tree.body if isinstance(node, ast.FunctionDef))
-            by_day.update(node.name for node in functions if not any(map(_is_long, node.decorator_list)))
-        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-        named.update(ast.literal_eval(node.args[0]) for node in calls if ast.unparse(node.func) == LONG)
+            by_day.update(node.name for node in functions if not any(map(is_long, node.decorator_list)))
+    named = {mark.by_day for mark in by_night()}
     missing = sorted(name for name in named if name.startswith("test_") and name not in by_day)
     assert not missing, f"no test that runs by day is named {missing}"
     assert len(named) > 30
 
 
-def _is_long(node: ast.AST) -> bool:
-    """Whether a decorator, or ``pytestmark``, marks all as long: where one parameter is long, the others run."""
-    called = [ast.unparse(each.func) for each in ast.walk(node) if isinstance(each, ast.Call)]
-    return LONG in called and "pytest.param" not in called
+def test_the_page_of_what_runs_by_night_has_every_mark() -> None:
+    assert BY_NIGHT_PAGE.read_text(encoding="utf-8") == by_night_page()
