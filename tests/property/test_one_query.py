@@ -271,7 +271,9 @@ class Scenario:
         raise AssertionError("sources of the query wait for each other")
 
 
-BY_DAY, PART, BY_NIGHT = 150, 5_000, 100_000
+BY_DAY, PART, BY_NIGHT = 250, 5_000, 100_000
+ENDED = 5
+"""Every so many go on until all is read, which takes most of the time."""
 FOUND = (452, 1_331, 2_555, 3_142, 5_224)
 """Scenarios that a long run found: sources were named that had published no more than they had reported."""
 
@@ -293,7 +295,8 @@ def test_in_drawn_scenarios_the_drift_holds_or_what_broke_it_is_named(
         scenario = Scenario(seed)
         try:
             scenario.run()
-            scenario.finish()
+            if seed % ENDED == 0 or seed in FOUND:
+                scenario.finish()
         except AssertionError as error:
             raise AssertionError(f"scenario {seed}: {error}") from error
 

@@ -33,6 +33,9 @@ class Announcements:
     def __post_init__(self) -> None:
         self.records: list[LoggedStatement] = []
         self.is_current = True
+        self._every = AnnouncedTable()
+        """With all records up to ``_read``."""
+        self._read = 0
         self.restart(SourceState(splits={}))
 
     def announce(self, watermark: int | None, *, idle: bool = False, writer: str = WRITER) -> None:
@@ -62,8 +65,9 @@ class Announcements:
 
     def watermark_at(self, state: SourceState) -> Millis | None:
         """Return the watermark that is announced where a source is."""
-        every, _ = with_statements(AnnouncedTable(), self.records, TOPIC)
-        seen = ObservedAnnouncements(table=every, by=BY, log="L", next_position=0, is_current=True)
+        self._every, _ = with_statements(self._every, self.records[self._read :], TOPIC)
+        self._read = len(self.records)
+        seen = ObservedAnnouncements(table=self._every, by=BY, log="L", next_position=0, is_current=True)
         return reached(seen, positions_of(state.splits), state.watermark, None)
 
     def beyond(self, split: Split, start: int, end: int, limit: int) -> int:

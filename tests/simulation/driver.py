@@ -11,7 +11,7 @@ import numpy as np
 from tests.simulation.announcements import Announcements
 from tests.simulation.log import Row, SimulatedLog
 from watermark_source.planning.combined_watermark import passed_over
-from watermark_source.planning.disorder import NOTHING_SEEN, RangeSummary
+from watermark_source.planning.disorder import NOTHING_SEEN, DisorderSegment, RangeSummary
 from watermark_source.planning.kept_plan import KeptPlan
 from watermark_source.planning.observation import (
     BatchLimits,
@@ -27,6 +27,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
@@ -73,15 +74,20 @@ def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:
     return Millis(max(times)) if times else None
 
 
-def summary(rows: list[Row], state: SourceState, wanted: SplitRange) -> RangeSummary:
+def summary(rows: list[Row], state: SourceState, wanted: SplitRange, *, counts_disorder: bool) -> RangeSummary:
     """What a task reports about a range of the batch that ends in ``state``."""
     marks = [row.mark for row in rows if row.mark is not None]
     marked = [m for m in marks if state.future_cap is None or m <= state.future_cap]
+    segments = disorder(rows, state, wanted) if counts_disorder else ()
+    return RangeSummary(highest(rows, state.future_cap), Millis(max(marked)) if marked else None, segments)
+
+
+def disorder(rows: list[Row], state: SourceState, wanted: SplitRange) -> tuple[DisorderSegment, ...]:
     dated = [row for row in rows if state.future_cap is None or row.event_time <= state.future_cap]
     count = DisorderCount(wanted.start, beginnings_of([wanted], state).get(wanted.split))
     if dated:
         count.add(np.array([row.event_time * 1_000 for row in dated]), np.array([row.position for row in dated]))
-    return RangeSummary(highest(rows, state.future_cap), Millis(max(marked)) if marked else None, count.segments())
+    return count.segments()
 
 
 class Driver:
@@ -148,7 +154,9 @@ class Driver:
         """The state of the last plan. What its batch read is folded into this, and ``text``, by the next plan only."""
         if self._memory is not None and self._memory[0] == self.text:
             return self._memory[1]
-        return CODEC.decode(json.loads(self.text))
+        state = CODEC.decode(json.loads(self.text))
+        self._memory = (self.text, state)
+        return state
 
     def be_away(self, split: Split, millis: int) -> None:
         """Let time pass in which a split cannot be reached, by no one, and no plan is made."""
@@ -291,7 +299,7 @@ class Driver:
         self._memory = (text, planned.state)
         # From the written offset alone, as every replay of the batch.
         rows = {r.split: self.log.rows(r) for r in ranges_of(after)}
-        self._reports = {r: summary(rows[r.split], after, r) for r in ranges_of(after)}
+        self._reports = {r: self._summary(r, after) for r in ranges_of(after)}
         self.batches.append(Batch(before, after, rows, planned, observation))
 
     def _reported(self, wanted: SplitRange, state: SourceState) -> RangeSummary:
@@ -299,4 +307,8 @@ class Driver:
         if wanted in self._reports:
             return self._reports[wanted]
         gone = wanted.split not in self.log.splits
-        return NOTHING_SEEN if gone else summary(self.log.rows(wanted), state, wanted)
+        return NOTHING_SEEN if gone else self._summary(wanted, state)
+
+    def _summary(self, wanted: SplitRange, state: SourceState) -> RangeSummary:
+        counts_disorder = self.policy.strategy.tasks_observe is TasksObserve.DISORDER
+        return summary(self.log.rows(wanted), state, wanted, counts_disorder=counts_disorder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import NamedTuple
@@ -31,6 +31,16 @@ class SplitLog:
         self.open_since: int | None = None
         """Where the transaction that is open begins: readers come no further (the last stable offset of Kafka)."""
         self._in_transaction: set[Row] = set()
+        self._peaks: list[int] = []
+
+    @property
+    def peaks(self) -> list[int]:
+        """For each row the highest event time up to it: what look-ups by time need, of the rows as they are."""
+        highest = self._peaks[-1] if self._peaks else -(2**63)
+        for row in self.rows[len(self._peaks) :]:
+            highest = max(highest, row.event_time)
+            self._peaks.append(highest)
+        return self._peaks
 
     @property
     def readable_end(self) -> int:
@@ -51,6 +61,7 @@ class SplitLog:
             return
         if not commits:
             self.rows = [row for row in self.rows if row not in self._in_transaction]
+            self._peaks = []
         self.open_since = None
         self._in_transaction = set()
         self.end += 1
@@ -65,6 +76,7 @@ class SplitLog:
         """Delete what is before a position, as retention does."""
         self.earliest = max(self.earliest, min(before, self.end))
         self.rows = self.rows[bisect_left(self.rows, Row(self.earliest, -(2**63))) :]
+        self._peaks = []
 
     def read(self, start: int, end: int) -> list[Row]:
         first, last = (bisect_left(self.rows, Row(p, -(2**63))) for p in (start, end))
@@ -96,7 +108,7 @@ class SimulatedLog(TimeIndex):
         found: dict[Split, Millis | None] = {}
         for split in (s for s in splits if s in self.splits):
             log = self.splits[split]
-            newest = max(log.rows, key=lambda row: row.event_time, default=None)
+            newest = log.rows[bisect_left(log.peaks, log.peaks[-1])] if log.rows else None
             hidden = newest is None or newest.position >= log.readable_end
             found[split] = None if hidden or newest is None else Millis(newest.event_time)
         return found
@@ -110,7 +122,9 @@ class SimulatedLog(TimeIndex):
         self.asked.append(len(limits))
         found: dict[Split, IndexEntry | None] = dict.fromkeys(limits)
         for split, limit in limits.items():
-            row = next((r for r in self.splits[split].rows if r.event_time > limit), None)
-            if row is not None and row.position < self.splits[split].readable_end:
-                found[split] = IndexEntry(row.position, Millis(row.event_time))
+            log = self.splits[split]
+            later = bisect_right(log.peaks, limit)
+            if later < len(log.rows) and log.rows[later].position < log.readable_end:
+                position, event_time = log.rows[later]
+                found[split] = IndexEntry(position, Millis(event_time))
         return found
