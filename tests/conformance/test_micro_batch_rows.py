@@ -55,6 +55,7 @@ def test_column_types_nulls_and_how_many_rows_are_counted(streams: KafkaStreams,
 
 
 @pytest.mark.spark_case(SUITE, "KafkaSource with watermark")
+@pytest.mark.long("test_a_fast_a_slow_and_a_silent_partition_lose_nothing_and_plain_spark_loses_rows")
 def test_windows_by_the_time_of_the_records(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(1)
     source = streams.source(subscribe=topic, maxOutOfOrderness="10 seconds")

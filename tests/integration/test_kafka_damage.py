@@ -61,6 +61,7 @@ def test_a_byte_flipped_on_the_brokers_disk_is_an_error_that_names_the_place(
     assert len(direct.data("after")) == 140
 
 
+@pytest.mark.long("test_a_broker_restart_in_the_middle_of_a_read_loses_and_doubles_nothing")
 def test_a_broker_restart_under_a_running_query_loses_and_doubles_nothing(
     own_broker: LocalKafka, own_streams: KafkaStreams
 ) -> None:

@@ -86,9 +86,10 @@ def test_partitions_hours_apart_lose_no_row_across_restarts(
     "each",
     [
         10_000,
-        pytest.param(1_000_000, marks=[pytest.mark.long("10 000 rows a partition"), pytest.mark.timeout(1_200)]),
+        pytest.param(1_000_000, marks=pytest.mark.timeout(1_200)),
     ],
 )
+@pytest.mark.long("test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_column_loses")
 def test_windows_are_those_of_a_batch_query_where_a_watermark_on_the_parsed_column_loses_rows(
     streams: KafkaStreams, kafka: Kafka, new_topic: NewTopic, each: int
 ) -> None:

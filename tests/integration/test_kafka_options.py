@@ -88,6 +88,7 @@ def test_without_a_strategy_event_time_is_the_recorded_clock_and_a_replay_repeat
     assert direct.data("clock", columns) == first
 
 
+@pytest.mark.long("test_markers_are_flat_and_name_the_whole_source")
 def test_markers_of_a_stream_report_watermark_and_status(streams: KafkaStreams, new_topic: NewTopic) -> None:
     topic = new_topic(2)
     streams.write(topic, {0: [0, 5], 1: [1, 3]})

@@ -162,6 +162,7 @@ def test_a_partition_that_is_not_known_yet_holds_the_watermark(kafka: Kafka, top
 
 
 @pytest.mark.spark
+@pytest.mark.long("test_the_first_batch_carries_the_watermark_of_its_rows_and_none_follows_for_it")
 def test_a_window_comes_with_the_batch_after_the_row_that_closes_it(
     streams: KafkaStreams, kafka: Kafka, new_topic: Callable[..., str]
 ) -> None:

@@ -76,6 +76,7 @@ def not_completed(checkpoint: Path) -> None:
 
 
 @pytest.mark.usefixtures("built_in_kafka")
+@pytest.mark.long("test_lines_that_read_a_topic_give_its_records")
 def test_the_lines_of_the_page_write_what_was_read(
     spark: SparkSession,
     kafka: Kafka,
