@@ -55,7 +55,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("Stores of alignment groups", "watermark_source.group_store.store"): "Store Identity Answer",
     ("Where stores are found", "watermark_source.group_store.database"): "STORES store_of",
     ("Reports in a store", "watermark_source.planning.group"): "GroupMember MemberStatus",
-    ("Conformance kit", "watermark_source.testing"): (
+    ("Conformance kit", "watermark_source_testing"): (
         "check_generator Harness Ability Row checks_for Check ALL_CHECKS NonConformanceError"
     ),
 }

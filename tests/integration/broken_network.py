@@ -30,8 +30,8 @@ from pyspark.sql.types import StructType
 from services.tcp_proxy import CALM, Break, TcpProxy, random_fates
 from watermark_source.errors import ResponseTimeoutError, UnreachableError
 from watermark_source.spark.stream_reader import AlignedStreamReader
-from watermark_source.testing.driven_stream import Batch, batch_of
-from watermark_source.testing.support import behind_pickle
+from watermark_source_testing.driven_stream import Batch, batch_of
+from watermark_source_testing.support import behind_pickle
 
 DECLARED = (UnreachableError, ResponseTimeoutError)
 """What a broken network may be to a query. Rows are not lost, and no bytes are wrong: other errors would mislead."""

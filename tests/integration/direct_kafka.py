@@ -23,8 +23,8 @@ from tests.pacing import rest
 from watermark_source.spark.stream_reader import AlignedStreamReader
 from watermark_source.status_model.source_status import SourceStatus, Status
 from watermark_source.status_model.status_json import status_from_json
-from watermark_source.testing.driven_stream import Batch, batch_of
-from watermark_source.testing.support import behind_pickle
+from watermark_source_testing.driven_stream import Batch, batch_of
+from watermark_source_testing.support import behind_pickle
 
 _PLANS = 10
 Offset = dict[str, Any]

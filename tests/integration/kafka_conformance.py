@@ -13,7 +13,7 @@ from kafka import KafkaProducer
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
-from watermark_source.testing import Ability, Harness, Row
+from watermark_source_testing import Ability, Harness, Row
 
 
 class KafkaHarness(Harness):

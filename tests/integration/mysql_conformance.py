@@ -12,7 +12,7 @@ from services.mysql import MySql
 from services.mysql_program import Flavour, flavour_from_environment
 from tests.integration.mysql_binlog import end_of_binlog, new_database, purge_before_end
 from tests.integration.mysql_streams import PASSWORD, RIGHTS, USER, make_user
-from watermark_source.testing import Ability, Harness, Row
+from watermark_source_testing import Ability, Harness, Row
 
 _FEW = 100
 """So many rows are transactions of their own; of more, thousands are one."""

@@ -8,7 +8,7 @@ from services.kafka import Kafka
 from services.mysql import MySql
 from tests.integration.kafka_conformance import KafkaHarness
 from tests.integration.mysql_conformance import MySqlColumnHarness, MySqlHarness
-from watermark_source.testing import Check, checks_for
+from watermark_source_testing import Check, checks_for
 
 pytestmark = pytest.mark.service
 

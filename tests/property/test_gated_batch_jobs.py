@@ -19,7 +19,7 @@ from watermark_source import complete_until
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.folder import Folder
 from watermark_source.publishing.table_target import TableTarget
-from watermark_source.testing.driven_stream import Offset, Stream
+from watermark_source_testing.driven_stream import Offset, Stream
 
 HOUR_MS = 3_600_000
 BOUND_MS = 600_000

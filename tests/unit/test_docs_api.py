@@ -22,7 +22,7 @@ def test_lists_and_code_of_a_docstring_are_lists_and_code_on_the_page() -> None:
     assert "<br>- `watermark`: milliseconds since 1970-01-01 UTC.<br>Raises:<br>- `UsageError`: " in page
 
 
-@pytest.mark.parametrize("module", ["watermark_source", "watermark_source.connector", "watermark_source.testing"])
+@pytest.mark.parametrize("module", ["watermark_source", "watermark_source.connector", "watermark_source_testing"])
 def test_every_public_name_is_on_the_page_once(module: str) -> None:
     here = [name for (_, home), names in SECTIONS.items() if home == module for name in names.split()]
     assert sorted(here) == sorted(import_module(module).__all__)

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 MODULES = [path for folder in ("watermark_source", "connectors") for path in (ROOT / folder).rglob("*.py")]
 NAMED = sorted(set(re.findall(r"`(\w+)\.([A-Za-z_.]+)`", PAGE)) - {("__init__", "py")})
-PATHS = sorted(set(re.findall(r"`((?:watermark_source|connectors|services)/[\w/.-]+)`", PAGE)))
+PATHS = sorted(set(re.findall(r"`((?:watermark_source|watermark_source_testing|connectors|services)/[\w/.-]+)`", PAGE)))
 
 
 def names_in(body: list[ast.stmt], before: str = "") -> Iterator[str]:

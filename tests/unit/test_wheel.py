@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email.message import Message
 from email.parser import Parser
@@ -29,7 +30,7 @@ _NAME = "from watermark_source.machine_code.built_library import file_name; impo
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """What a wheel is made of."""
-    for name in ("watermark_source", "connectors", "release"):
+    for name in ("watermark_source", "watermark_source_testing", "connectors", "release"):
         unwanted = shutil.ignore_patterns("__pycache__", "*.elf")
         shutil.copytree(ROOT / name, tmp_path / "checkout" / name, ignore=unwanted)
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
@@ -37,13 +38,13 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path / "checkout"
 
 
-def wheel_of(checkout: Path, **variables: str) -> Path:
-    made = checkout.parent / "made"
+def wheel_of(checkout: Path, folder: str = ".", **variables: str) -> Path:
+    made = checkout.parent / "made" / folder
     shutil.rmtree(made, ignore_errors=True)
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(made)]
     # As in the environment of a build, which has nothing of the project.
     environment = {**os.environ, "PYTHONPATH": "", "GITHUB_REPOSITORY": "", **variables}
-    subprocess.run(command, cwd=checkout, env=environment, capture_output=True, check=True, timeout=120)
+    subprocess.run(command, cwd=checkout / folder, env=environment, capture_output=True, check=True, timeout=120)
     (found,) = made.glob("*.whl")
     return found
 
@@ -99,12 +100,12 @@ sys.exit(0 if {"value", "event_time", "marker"} <= set(names) and MySql.name() =
 """
 
 
-def runs_on(python: str, installed: Path) -> subprocess.CompletedProcess[str]:
+def runs_on(python: str, installed: Path, program: str = PROGRAM) -> subprocess.CompletedProcess[str]:
     """Import an installed wheel beside a Spark that is on the path alone, as a platform's is."""
     spark = sorted((pyspark_home() / "python" / "lib").glob("*.zip"))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (installed, *spark)))}
     return subprocess.run(
-        [python, "-c", PROGRAM, str(installed)], cwd=installed.parent, env=environment, capture_output=True, text=True,
+        [python, "-c", program, str(installed)], cwd=installed.parent, env=environment, capture_output=True, text=True,
         check=False,
     )  # fmt: skip
 
@@ -114,6 +115,37 @@ def test_an_installed_wheel_runs_beside_a_spark_that_is_on_the_path(checkout: Pa
         packed.extractall(tmp_path / "installed")
     done = runs_on(sys.executable, tmp_path / "installed")
     assert done.returncode == 0, done.stderr
+
+
+KIT = """
+import sys
+from watermark_source_testing import ALL_CHECKS, driven_stream
+assert driven_stream.__file__.startswith(sys.argv[1]), driven_stream.__file__
+sys.exit(0 if ALL_CHECKS else 1)
+"""
+
+
+def test_the_conformance_kit_is_a_wheel_of_its_own_and_no_query_has_it(checkout: Path, tmp_path: Path) -> None:
+    product, kit = (zipfile.ZipFile(wheel_of(checkout, folder)) for folder in (".", "watermark_source_testing"))
+    with product, kit:
+        modules, own = ({n.split("/")[0] for n in each.namelist() if n.endswith(".py")} for each in (product, kit))
+        assert modules == {"watermark_source", *CONNECTORS}
+        assert own == {"watermark_source_testing"}
+        assert "watermark_source_testing/py.typed" in kit.namelist()
+        for each in (product, kit):
+            each.extractall(tmp_path / "installed")
+    done = runs_on(sys.executable, tmp_path / "installed", KIT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_kit_is_of_the_version_of_the_project_and_needs_it() -> None:
+    project, kit = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in (".", "watermark_source_testing")
+    )
+    assert kit["version"] == project["version"]
+    assert kit["dependencies"] == [f"{project['name']}=={project['version']}"]
+    assert kit["requires-python"] == project["requires-python"]
 
 
 @pytest.mark.long("test_an_installed_wheel_runs_beside_a_spark_that_is_on_the_path")

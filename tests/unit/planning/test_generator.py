@@ -30,7 +30,7 @@ from watermark_source.planning.strategy import Abilities, Bounded
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
 from watermark_source.spark.options import EngineOptions
-from watermark_source.testing import NonConformanceError, check_generator
+from watermark_source_testing import NonConformanceError, check_generator
 
 
 def own(name: str) -> Own:

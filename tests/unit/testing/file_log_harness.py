@@ -10,7 +10,7 @@ from typing import ClassVar
 from examples.file_log.pyspark_file_log import DefaultSource
 from tests.spark.file_log import append
 from tests.unit.testing.full_file_log import FullDataSource
-from watermark_source.testing import Ability, Harness, Row
+from watermark_source_testing import Ability, Harness, Row
 
 ABILITIES = frozenset(
     {

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.testing.faults import FAULTS, Fault
 from tests.unit.testing.file_log_harness import CutHarness, FullHarness
 from watermark_source.errors import DataLossError
-from watermark_source.testing import ALL_CHECKS, NonConformanceError, checks_for
+from watermark_source_testing import ALL_CHECKS, NonConformanceError, checks_for
 
 CHECKS = {check.name: check for check in ALL_CHECKS}
 

@@ -15,8 +15,8 @@ from examples.file_log.pyspark_file_log import DefaultSource
 from examples.file_log.watermarks import HOUR, MINUTE, Heartbeats, HourlyFiles
 from watermark_source import WatermarkGenerator
 from watermark_source.spark.stream_reader import AlignedStreamReader
-from watermark_source.testing.driven_stream import Batch, batch_of
-from watermark_source.testing.support import behind_pickle
+from watermark_source_testing.driven_stream import Batch, batch_of
+from watermark_source_testing.support import behind_pickle
 
 NOON = 1_700_049_600_000
 RECEIPTS = 40

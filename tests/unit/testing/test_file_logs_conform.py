@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.testing.file_log_harness import CutHarness, DeletedFileHarness, ExampleHarness, FullHarness
-from watermark_source.testing import ALL_CHECKS, Ability, Check, Harness, checks_for
+from watermark_source_testing import ALL_CHECKS, Ability, Check, Harness, checks_for
 
 CASES = [
     *((ExampleHarness, check) for check in checks_for(ExampleHarness)),

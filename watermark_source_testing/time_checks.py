@@ -24,9 +24,9 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import advanced
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
-from watermark_source.testing.driven_stream import START, Batch, OpenLogs, declared_by, end_of, micros, streaming, write
-from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, check, expect, expect_equal
-from watermark_source.testing.support import no_connections
+from watermark_source_testing.driven_stream import START, Batch, OpenLogs, declared_by, end_of, micros, streaming, write
+from watermark_source_testing.harness import Ability, Harness, NonConformanceError, Row, check, expect, expect_equal
+from watermark_source_testing.support import no_connections
 
 _IDLE = {"idleTimeout": "300 ms"}
 _SECOND = 1_000

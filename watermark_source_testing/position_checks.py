@@ -7,7 +7,7 @@ import time
 
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Split
-from watermark_source.testing.driven_stream import (
+from watermark_source_testing.driven_stream import (
     Batch,
     Offset,
     OpenLogs,
@@ -19,7 +19,7 @@ from watermark_source.testing.driven_stream import (
     values_of,
     write,
 )
-from watermark_source.testing.harness import (
+from watermark_source_testing.harness import (
     Ability,
     Harness,
     NonConformanceError,
@@ -28,7 +28,7 @@ from watermark_source.testing.harness import (
     expect_equal,
     expect_error,
 )
-from watermark_source.testing.support import Line, logged
+from watermark_source_testing.support import Line, logged
 
 _ABSENT = Split("no-such-log", 977)
 

@@ -12,7 +12,7 @@ from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.contract.stream import PieceReader
 from watermark_source.errors import DataLossError
 from watermark_source.planning.split import Piece, SplitRange
-from watermark_source.testing.driven_stream import (
+from watermark_source_testing.driven_stream import (
     START,
     Batch,
     OpenLogs,
@@ -26,7 +26,7 @@ from watermark_source.testing.driven_stream import (
     values_of,
     write,
 )
-from watermark_source.testing.harness import Ability, Harness, Row, check, expect, expect_equal, expect_error
+from watermark_source_testing.harness import Ability, Harness, Row, check, expect, expect_equal, expect_error
 
 _log = logging.getLogger(__name__)
 

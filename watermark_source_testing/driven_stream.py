@@ -27,8 +27,8 @@ from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.batch_reader import AlignedBatchReader
 from watermark_source.spark.column_names import MARKER
 from watermark_source.spark.stream_reader import AlignedStreamReader
-from watermark_source.testing.harness import Ability, Harness, NonConformanceError, Row, expect
-from watermark_source.testing.support import behind_pickle, pickled
+from watermark_source_testing.harness import Ability, Harness, NonConformanceError, Row, expect
+from watermark_source_testing.support import behind_pickle, pickled
 
 Offset = dict[str, Any]
 _EMPTY_BATCHES = 2
@@ -291,7 +291,7 @@ def values(*written: Written) -> list[int]:
     return sorted(row.value for each in written for rows in each.values() for row in rows)
 
 
-# A batch read in another process, as after a restart: ``python -m watermark_source.testing.driven_stream``.
+# A batch read in another process, as after a restart: ``python -m watermark_source_testing.driven_stream``.
 
 
 _SECONDS = 120

@@ -13,7 +13,7 @@ from watermark_source.errors import OptionError, SchemaError, SourceError, Unkno
 from watermark_source.spark.column_names import EVENT_TIME, MARKER
 from watermark_source.spark.data_source import AlignedDataSource
 from watermark_source.spark.stream_schema import MARKER_TYPE
-from watermark_source.testing.driven_stream import (
+from watermark_source_testing.driven_stream import (
     OpenLogs,
     Stream,
     declared_by,
@@ -23,8 +23,8 @@ from watermark_source.testing.driven_stream import (
     values_of,
     write,
 )
-from watermark_source.testing.harness import Ability, Harness, check, expect, expect_equal, expect_error
-from watermark_source.testing.support import behind_pickle, logged, no_connections
+from watermark_source_testing.harness import Ability, Harness, check, expect, expect_equal, expect_error
+from watermark_source_testing.support import behind_pickle, logged, no_connections
 
 _WRONG = {"idleTimeout": "soon"}
 _UNKNOWN = {"noSuchOption": "1"}

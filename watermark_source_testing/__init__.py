@@ -9,15 +9,13 @@
 
 A ``Harness`` shows the kit how to write to the system, and which abilities it has; docs/writing-a-source.md has one.
 ``check_generator`` checks a watermark strategy of a user's own.
-
-Imports ``contract``, ``errors``, ``planning``, ``spark``.
 """
 
 from __future__ import annotations
 
-from watermark_source.testing import definition_checks, position_checks, reading_checks, time_checks
-from watermark_source.testing.harness import Ability, Check, Harness, NonConformanceError, Row
-from watermark_source.testing.time_checks import check_generator
+from watermark_source_testing import definition_checks, position_checks, reading_checks, time_checks
+from watermark_source_testing.harness import Ability, Check, Harness, NonConformanceError, Row
+from watermark_source_testing.time_checks import check_generator
 
 __all__ = ["ALL_CHECKS", "Ability", "Check", "Harness", "NonConformanceError", "Row", "check_generator", "checks_for"]
 

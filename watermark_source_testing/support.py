@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from pyspark import cloudpickle
 
-from watermark_source.testing.harness import NonConformanceError
+from watermark_source_testing.harness import NonConformanceError
 
 _refused_in: set[int] = set()
 """Threads that may not connect now."""
