@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any, cast
@@ -32,34 +33,38 @@ def frame(conf: Conf) -> Any:
     return cast(Any, SimpleNamespace(sparkSession=SimpleNamespace(conf=conf)))
 
 
-def test_of_two_threads_neither_takes_the_others_setting_for_that_of_before() -> None:
-    conf, has_second, is_over = Conf(other="x"), Event(), Event()
-
-    def second() -> None:
-        with session_setting(frame(conf), "examined", "true"):
-            has_second.set()
-            is_over.wait(20)
-
-    with session_setting(frame(conf), "examined", "true") as is_set:
-        assert is_set
-        thread = Thread(target=second)
-        thread.start()
-        has_second.wait(0.2)
-    is_over.set()
-    thread.join()
-    assert has_second.is_set()
+def test_of_two_calls_at_once_the_first_to_end_leaves_the_setting_to_the_other() -> None:
+    conf = Conf(other="x")
+    df = frame(conf)
+    with session_setting(df, "examined", "true") as is_set:
+        with ExitStack() as first:
+            assert first.enter_context(session_setting(df, "examined", "true"))
+            assert is_set
+        assert conf["examined"] == "true"
+        outlives = ExitStack()
+        outlives.enter_context(session_setting(df, "examined", "true"))
+    with outlives:
+        assert conf["examined"] == "true"
     assert conf == {"other": "x"}
+
+
+def test_a_setting_of_the_users_is_there_again_afterwards() -> None:
+    conf = Conf(examined="false")
+    with session_setting(frame(conf), "examined", "true"):
+        assert conf == {"examined": "true"}
+    assert conf == {"examined": "false"}
 
 
 def test_a_call_does_not_wait_for_one_in_which_a_listener_makes_it() -> None:
     conf, is_done = Conf(), Event()
+    df = frame(conf)
 
     def listener() -> None:
-        with session_setting(frame(conf), "examined", "true") as is_set:
+        with session_setting(df, "examined", "true") as is_set:
             assert is_set
         is_done.set()
 
-    with session_setting(frame(conf), "examined", "true"):
+    with session_setting(df, "examined", "true"):
         thread = Thread(target=listener)
         thread.start()
         ended = is_done.wait(5)
