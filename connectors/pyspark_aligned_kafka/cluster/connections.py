@@ -6,9 +6,9 @@ import contextlib
 import logging
 import random
 import socket
+import ssl
 import threading
 import time
-import traceback
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -16,8 +16,10 @@ from typing import Any, Generic, TypeVar
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.connection import KafkaConnection
+from kafka.net.inet import KafkaNetSocket, create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from pyspark_aligned_kafka.client.login_settings import hide_wire_logs
 from pyspark_aligned_kafka.client.settings import ClientSettings
@@ -111,6 +113,41 @@ class _Some:
         return data
 
 
+class _Direct(KafkaNetSocket):  # type: ignore[misc]  # kafka-python has no types
+    """A socket that is not connected through a proxy, and is closed where it cannot be connected.
+
+    kafka-python leaves it to the frames of its errors, which last until garbage is collected: a process that plans
+    collects rarely.
+    """
+
+    SCHEMES = ("direct",)
+
+    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+        try:
+            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class _LimitedTls(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python has no types
+    """TLS whose handshake has an end. kafka-python's waits for a silent broker, and has its socket, for ever."""
+
+    handshake_until: float | None = None
+
+    async def handshake(self) -> None:
+        while True:
+            try:
+                return self._sock.do_handshake()  # type: ignore[no-any-return]
+            except ssl.SSLWantReadError:
+                wait = self._net.wait_read
+            except ssl.SSLWantWriteError:
+                wait = self._net.wait_write
+            except (OSError, ValueError) as error:
+                raise KafkaConnectionError(f"Handshake failed: {error}") from error
+            await wait(self._sock, timeout_at=self.handshake_until)
+
+
 class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
     """Reads a limited number of bytes at a time, and delivers what a broker sent before it closed the connection.
 
@@ -120,15 +157,14 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
     """
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        opened = await create_connection(
+            self._net, node.host, node.port, self.config["socket_options"], proxy_url="direct:", timeout_at=timeout_at
+        )
         try:
-            transport = await super()._build_transport(node, timeout_at)
-        except Exception as error:
-            # kafka-python leaves the socket to its frames, which last until garbage is collected: a process that plans
-            # collects rarely.
-            for frame, _ in traceback.walk_tb(error.__traceback__):
-                for value in frame.f_locals.values():
-                    if isinstance(value, socket.socket):
-                        value.close()
+            transport = opened = self._over(opened, node.host, timeout_at)
+            await transport.handshake()
+        except BaseException:
+            opened.close()
             raise
         receive = transport._sock_recv  # noqa: SLF001 - there is no public place to mend it
 
@@ -143,6 +179,14 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
             return data, None if data else error
 
         transport._sock_recv = bounded  # noqa: SLF001 - see above
+        return transport
+
+    def _over(self, connected: socket.socket, host: str, timeout_at: float | None) -> Any:
+        if not self.ssl_enabled:
+            return KafkaTCPTransport(self._net, connected, host=host)
+        of_tls = {name: value for name, value in self.config.items() if name.startswith("ssl_")}
+        transport = _LimitedTls(self._net, connected, host=host, **of_tls)
+        transport.handshake_until = timeout_at
         return transport
 
 

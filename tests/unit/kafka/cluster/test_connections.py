@@ -79,6 +79,29 @@ def test_tries_to_connect_leave_no_descriptors_until_garbage_is_collected() -> N
         cluster.close()
 
 
+@pytest.mark.parametrize(("protocol", "seconds"), [("PLAINTEXT", 0.0), ("SSL", 0.0), ("SSL", 0.2)])
+def test_a_try_whose_time_is_over_leaves_no_descriptor(protocol: str, seconds: float) -> None:
+    """A busy machine has no core before the first try ends; a frozen broker accepts, and answers no handshake."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"127.0.0.1:{silent.getsockname()[1]}"
+        cluster = Cluster(parse_settings({"kafka.bootstrap.servers": server, "kafka.security.protocol": protocol}))
+
+        async def work(_: Deadline) -> int:
+            manager = cluster._open()
+            (broker,) = manager.cluster.bootstrap_brokers()
+            before = psutil.Process().num_fds()
+            with pytest.raises(KafkaError):
+                await manager._build_transport(broker, time.monotonic() + seconds)
+            return psutil.Process().num_fds() - before
+
+        gc.disable()
+        try:
+            assert cluster.run(work) == 0
+        finally:
+            gc.enable()
+            cluster.close()
+
+
 _MOST_KB = 1_000 * 1_024
 """Frames of 48 MB are dropped some at a time; read without a limit, it would be gigabytes."""
 
