@@ -145,6 +145,8 @@ _OF_MECHANISM = {
     _SCOPE: "OAUTHBEARER",
     _ENCODE: "OAUTHBEARER",
     _SERVICE: "GSSAPI",
+    "sasl.login.callback.handler.class": "OAUTHBEARER",
+    "sasl.client.callback.handler.class": "AWS_MSK_IAM",
 }
 _PACKAGES = {"AWS_MSK_IAM": ("botocore", "msk"), "GSSAPI": ("gssapi", "kerberos")}
 """The package that a mechanism of kafka-python imports, and the extra that installs it."""

@@ -168,10 +168,12 @@ _ROWS = (
          "First part of the brokers' principals, for `GSSAPI`.", default_text="kafka"),
     _row("sasl.login.callback.handler.class", word(_OAUTH_HANDLERS),
          "must be the OAuthBearerLoginCallbackHandler of Kafka, for OAUTHBEARER", _OAUTH_HANDLERS[0],
-         "No effect: `sasl.mechanism` decides which client gets the tokens.", default_text="none"),
+         "For `OAUTHBEARER`, which gets its tokens as that class does, with or without this setting.",
+         default_text="none"),
     _row("sasl.client.callback.handler.class", word((_IAM_HANDLER,)),
          "must be the IAMClientCallbackHandler of AWS, for AWS_MSK_IAM", _IAM_HANDLER,
-         "No effect: `sasl.mechanism` decides which client signs the logins.", default_text="none"),
+         "For `AWS_MSK_IAM`, which signs its logins as that class does, with or without this setting.",
+         default_text="none"),
     _row("ssl.truststore.type", word(("PEM",)),
          "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
          "Format of the trusted certificates.", default="PEM"),
@@ -233,10 +235,15 @@ _ROWS = (
          "No effect, with a warning: the source joins no consumer group. To show a query in Kafka's tools use "
          "`commitGroupId`.", default_text="none"),
     _row("max.poll.records", positive_integer, "must be a whole number of at least 1", "500",
-         "No effect: records are read in batches of columns.", default_text="none"),
+         "No effect, with a warning: `maxOffsetsPerTrigger` limits the records of a batch.", default_text="none"),
 )  # fmt: skip
 SETTINGS: Mapping[str, Option] = {row.name.removeprefix("kafka."): row for row in _ROWS}
 """By Java name, without the prefix ``kafka.``."""
+WITHOUT_EFFECT: Mapping[str, str] = {
+    "group.id": "the source joins no consumer group; one that shows the query's lag is named in commitGroupId",
+    "max.poll.records": "records are read in batches of columns; maxOffsetsPerTrigger limits those of a batch",
+}
+"""Settings that are accepted with a warning, and the reason why they change nothing."""
 PASSED_ON = (
     "client.id",
     "client.dns.lookup",

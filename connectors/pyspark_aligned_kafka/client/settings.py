@@ -213,11 +213,8 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
     values.update({name: table.SETTINGS[name].read(text) for name, text in texts.items()})
     if values["bootstrap.servers"] is None:
         raise OptionError("kafka.bootstrap.servers", None, "is needed", example="broker1:9092,broker2:9092")
-    if "group.id" in texts:
-        _log.warning(
-            "kafka.group.id has no effect: the source joins no consumer group; one that shows the query's lag is named "
-            "in commitGroupId"
-        )
+    for name in sorted(texts.keys() & table.WITHOUT_EFFECT):
+        _log.warning("%s%s has no effect: %s", PREFIX, name, table.WITHOUT_EFFECT[name])
     settings = ClientSettings(values, frozenset(texts))
     check_login(values, settings.given)
     if "fetch.max.wait.ms" in texts and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:

@@ -328,9 +328,20 @@ def test_a_setting_for_tls_without_tls_is_refused() -> None:
     assert "must be SSL or SASL_SSL because kafka.ssl.truststore.location is set" in str(error)
 
 
-def test_a_group_id_has_no_effect_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    assert "group_id" not in settings(group_id="g").client_configs()
-    assert "kafka.group.id has no effect" in caplog.text
+@pytest.mark.parametrize(("name", "text"), [("group_id", "g"), ("max_poll_records", "500")])
+def test_a_setting_without_effect_says_so(name: str, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert name not in settings(**{name: text}).client_configs()
+    assert f"kafka.{name.replace('_', '.')} has no effect: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "mechanism"),
+    [("sasl.login.callback.handler.class", "OAUTHBEARER"), ("sasl.client.callback.handler.class", "AWS_MSK_IAM")],
+)
+def test_a_handler_of_a_login_is_refused_with_another_mechanism(name: str, mechanism: str) -> None:
+    error = refusal({**LOGIN, f"kafka.{name}": SETTINGS[name].example})
+    assert error.option == "kafka.sasl.mechanism"
+    assert f"must be {mechanism} because kafka.{name} is set" in str(error)
 
 
 def test_settings_are_picklable_with_tls() -> None:
