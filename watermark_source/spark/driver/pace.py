@@ -22,9 +22,9 @@ _SHARE = 0.04
 _CPU_SHARE, _RAREST = 0.03, 1.0
 """Looks that would take more than this share of a core though they are ``_LONGEST`` apart become rarer still, up to so
 many seconds: thousands of splits take their time."""
-_CHEAP = 0.01
+_CHEAP, _FADED = 0.01, 2.0
 """Seconds of CPU time that a look may take and still follow a batch closely: what it takes beyond them keeps to the
-share from the first look on."""
+share from the first look on, and after so many seconds without a batch all of it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,9 @@ class Pace:
         if is_batch and not held:
             return Pace(now, cpu=self.cpu)
         longest = _RAREST if held else min(_RAREST, max(_LONGEST, price / _CPU_SHARE))
-        pause = max(_SHORTEST, _SHARE * (now - self.last_batch), (price - _CHEAP) / _CPU_SHARE)
+        rest = now - self.last_batch
+        spared = _CHEAP * max(0.0, 1.0 - rest / _FADED)
+        pause = max(_SHORTEST, _SHARE * rest, (price - spared) / _CPU_SHARE)
         return replace(self, next_look=now + min(longest, pause))
 
     def wait(self, sleep: Callable[[float], object]) -> None:
