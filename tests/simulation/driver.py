@@ -28,7 +28,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.strategy import TasksObserve
-from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
 from watermark_source.spark.read_tasks import beginnings_of
@@ -131,8 +131,6 @@ class Driver:
         self.now = START
         self.batches: list[Batch] = []
         self.losses: list[str] = []
-        self.kept = 0
-        """How many plans were kept."""
         first = {s: SplitState(p, p) for s, p in (starts or dict.fromkeys(log.splits, 0)).items()}
         self.text = json.dumps(CODEC.encode(SourceState(splits=first)))
         self.restart(final=final)
@@ -140,6 +138,7 @@ class Driver:
     def restart(self, *, final: bool = False) -> None:
         """Begin a new process from the last offset; with ``final`` one whose ends are fixed now."""
         self._memory: tuple[str, SourceState] | None = None
+        self._kept: KeptPlan | None = None
         if self.announcements is not None:
             self.announcements.restart(self.state())
         self._reports: dict[SplitRange, RangeSummary] = {}
@@ -223,6 +222,10 @@ class Driver:
         planned = plan(
             before, observation, self.policy, index, ahead=self.ahead, lookups=self, is_first=not self._has_planned
         )
+        if self._kept is not None and (kept := self._kept.again(before, observation)) is not None:
+            # Whatever has happened since, it would have been planned no otherwise.
+            assert kept.plan == planned
+            assert (kept.plan.member, kept.plan.reach) == (planned.member, planned.reach)
         observation = planned.observation
         self._has_planned, self._asked = True, observation.logs.asked_at
         self._silent.clear()
@@ -232,9 +235,11 @@ class Driver:
         self.losses += [loss.text for loss in planned.losses]
         if not planned.is_batch:
             self._memory = (self.text, planned.state)
-            if (kept := KeptPlan.of(planned, before, self.policy)) is not None:
-                self._check_kept(kept)
+            self._kept = KeptPlan.of(planned, before, self.policy)
+            if self._kept is not None:
+                self._check_kept(self._kept)
             return planned
+        self._kept = None
         self._write(planned, observation, before)
         return planned
 
@@ -242,7 +247,6 @@ class Driver:
         """Up to its end a kept plan is what a fresh plan would be, and after it there is none."""
         state, seen = kept.plan.state, kept.plan.observation
         end = min(kept.until, seen.logs.asked_at + 1_000_000)
-        self.kept += 1
         for asked_at in {(seen.logs.asked_at + end) // 2, end}:
             passed = asked_at - seen.logs.asked_at
             later = replace(
@@ -254,6 +258,8 @@ class Driver:
                     since_rows=None if seen.history.since_rows is None else Millis(seen.history.since_rows + passed),
                     asked_before=seen.logs.asked_at,
                     rest=Millis(passed),
+                    since_batch_without_rows=Millis(passed),
+                    combined=Millis(MIN + passed),
                 ),
             )
             again = kept.again(state, later)
