@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TypeVar
@@ -17,7 +17,7 @@ from typing import TypeVar
 import psutil
 
 from services.local_server import ChildProcess
-from services.spark_cluster import SparkCluster
+from services.spark_cluster import SparkCluster, spark_cluster
 from tests.integration.killed_driver import KilledJob
 from tests.integration.outages import Outages
 
@@ -93,12 +93,28 @@ def schedule(kills: int, rng: random.Random) -> list[tuple[Kind, Moment]]:
     return [(Kind.DRIVER, Moment.LOGGED), *order[: kills - 2], (Kind.GROUP, Moment.ANY)]
 
 
+@contextlib.contextmanager
+def cluster_for(kills: int) -> Iterator[SparkCluster | None]:
+    """A cluster with one worker, where executors are killed too: the first and the last kill are of drivers."""
+    if kills <= len((Kind.DRIVER, Kind.GROUP)):
+        yield None
+        return
+    with spark_cluster(["127.0.0.1"], cores=2) as made:
+        yield made
+
+
+def master_of(cluster: SparkCluster | None) -> str:
+    """The master's address for a driver. Without a cluster tasks are retried as they are there."""
+    return "local[2,10]" if cluster is None else cluster.master_url
+
+
 @dataclass
 class Killer:
     """Runs the driver program, kills, and starts it again."""
 
     job: KilledJob
-    cluster: SparkCluster
+    cluster: SparkCluster | None
+    """None where the driver's own JVM runs the tasks: then there is no executor to kill."""
     outages: Outages
     rng: random.Random
     kills: list[Kill] = field(default_factory=list)
@@ -249,13 +265,16 @@ class Killer:
 
     def _executors(self) -> list[psutil.Process]:
         found = []
-        for pid in self.cluster.executors(0):
+        for pid in self._pids_of_executors():
             with contextlib.suppress(psutil.NoSuchProcess):
                 found.append(psutil.Process(pid))
         return found
 
+    def _pids_of_executors(self) -> Sequence[int]:
+        return () if self.cluster is None else self.cluster.executors(0)
+
     def _below_executors(self) -> list[psutil.Process]:
-        return [process for pid in self.cluster.executors(0) for process in _pyspark(pid)]
+        return [process for pid in self._pids_of_executors() for process in _pyspark(pid)]
 
     def _workers(self) -> list[psutil.Process]:
         """Return the workers that are reading: at work, and connected to the server."""

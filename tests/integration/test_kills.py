@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from services.kafka import Kafka, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
-from services.spark_cluster import SparkCluster, spark_cluster
+from services.spark_cluster import SparkCluster
 from tests.integration.killed_driver import KEEP_LOGS, OUT_OF_ORDERNESS_MS, QUERIES, ROWS, WINDOW_MS, WINDOWS, Job
-from tests.integration.killing import Killer, Kind, schedule
+from tests.integration.killing import Killer, Kind, cluster_for, master_of, schedule
 from tests.integration.numbered_topic import (
     ACTIVE,
     PARTITIONS,
@@ -106,8 +106,8 @@ def broker() -> Iterator[Kafka]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkCluster]:
-    with spark_cluster(["127.0.0.1"], cores=2) as made:
+def cluster(request: pytest.FixtureRequest) -> Iterator[SparkCluster | None]:
+    with cluster_for(request.config.getoption("--kills")) as made:
         yield made
 
 
@@ -115,13 +115,13 @@ def cluster() -> Iterator[SparkCluster]:
 def aftermath(
     request: pytest.FixtureRequest,
     broker: Kafka,
-    cluster: SparkCluster,
+    cluster: SparkCluster | None,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Aftermath:
     kills, seed = request.config.getoption("--kills"), request.config.getoption("--kills-seed")
     folder = tmp_path_factory.mktemp("kills")
-    job = Job(cluster.master_url, folder, broker.bootstrap, f"kills-{folder.name}")
+    job = Job(master_of(cluster), folder, broker.bootstrap, f"kills-{folder.name}")
     create_topic(broker.bootstrap, job.topic, PARTITIONS)
     topic = NumberedTopic.of(broker.bootstrap, job.topic, np.random.default_rng(seed))
     # Before the queries begin, at "latest": none of theirs.

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 
 from services.containers import Where
 from services.mysql import mysql_service
-from services.spark_cluster import SparkCluster, spark_cluster
+from services.spark_cluster import SparkCluster
 from services.wait_until import wait_until
 from tests.integration.killed_driver import KEEP_LOGS
 from tests.integration.killed_mysql_driver import CHANGES, CHUNK_ROWS, CHUNKS, PASSWORD, USER, MySqlJob
-from tests.integration.killing import Killer, schedule
+from tests.integration.killing import Killer, cluster_for, master_of, schedule
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_copy import copy_of
 from tests.integration.mysql_delivered import Delivered, fill, held
@@ -64,8 +64,8 @@ def database() -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[SparkCluster]:
-    with spark_cluster(["127.0.0.1"], cores=2) as made:
+def cluster(request: pytest.FixtureRequest) -> Iterator[SparkCluster | None]:
+    with cluster_for(request.config.getoption("--mysql-kills")) as made:
         yield made
 
 
@@ -73,7 +73,7 @@ def cluster() -> Iterator[SparkCluster]:
 def aftermath(
     request: pytest.FixtureRequest,
     database: Database,
-    cluster: SparkCluster,
+    cluster: SparkCluster | None,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Aftermath:
@@ -82,13 +82,13 @@ def aftermath(
     keys = CHUNKS * CHUNK_ROWS * _BATCHES_A_KILL * kills
     fill(database, rows=keys // 2)
     server = database.server
-    job = MySqlJob(cluster.master_url, folder, f"{server.host}:{server.port}", f"{database.name}.t")
+    job = MySqlJob(master_of(cluster), folder, f"{server.host}:{server.port}", f"{database.name}.t")
     killer = Killer(job, cluster, Outages(server), random.Random(seed))
     streams = Streams(spark, folder)
     in_snapshot = 0
     try:
         killer.start()
-        with writers(database, "t", count=2, keys=keys, pause=0.01, seed=seed):
+        with writers(database, "t", count=2, keys=keys, pause=0.04, seed=seed):
             for number, (kind, moment) in enumerate(schedule(kills, random.Random(seed)), 1):
                 killer.strike(kind, moment)
                 in_snapshot += is_copying(streams)

@@ -8,13 +8,14 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
 from services.kafka import Kafka
-from services.kafka_topics import create_topic
+from services.kafka_topics import create_topic, delete_topic
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
@@ -27,6 +28,14 @@ MINUTE = 60
 # Half an hour lies between the partitions. The second run's first rows close the windows of the first one's last.
 FIRST = {0: [0, 10, 61, 200], 1: [1_800, 1_930, 2_000]}
 SECOND = {0: [170, 260, 1_900], 1: [1_990, 2_300]}
+
+
+@pytest.fixture
+def orders(kafka: Kafka) -> Iterator[None]:
+    """The topic that the example names."""
+    create_topic(kafka.bootstrap, "orders", 2)
+    yield
+    delete_topic(kafka.bootstrap, "orders")
 
 
 def of_the_page(bootstrap: str) -> list[str]:
@@ -46,8 +55,9 @@ def closed(*runs: dict[int, list[int]], until: int) -> dict[int, int]:
     return {minute: minutes.count(minute) for minute in minutes}
 
 
-def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_path: Path) -> None:
-    create_topic(kafka.bootstrap, "orders", 2)
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.long("the first of them"))])
+def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_path: Path, runs: int) -> None:
     shutil.copytree(ROOT / "examples" / "pipeline_windows", tmp_path / "examples" / "pipeline_windows")
     spec = tmp_path / "examples" / "pipeline_windows" / "spark-pipeline.yml"
     spec.write_text(spec.read_text(encoding="utf-8").replace("/tmp/counts-pipeline", f"{tmp_path}/storage"))
@@ -59,8 +69,8 @@ def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_
         "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": f"{quick_spark()} {settings}",
     }  # fmt: skip
-    tables, orders = [], []
-    for times in (FIRST, SECOND):
+    tables, rows_read = [], []
+    for times in (FIRST, SECOND)[:runs]:
         write(kafka.bootstrap, "orders", times)
         # Each run is a process of its own, as it is from a shell.
         done = subprocess.run(
@@ -71,11 +81,14 @@ def test_windows_of_a_pipeline_close_by_the_sources_watermark(kafka: Kafka, tmp_
         rows = pq.read_table(tmp_path / "spark-warehouse" / "counts").to_pylist()
         tables.append({(int(row["start"].timestamp()) - START // 1_000) // MINUTE: row["count"] for row in rows})
         read = pq.read_table(tmp_path / "spark-warehouse" / "orders").to_pylist()
-        orders.append(sorted((row["partition"], row["offset"]) for row in read))
-    assert orders == [
-        [(0, n) for n in range(4)] + [(1, n) for n in range(3)],
-        [(0, n) for n in range(7)] + [(1, n) for n in range(5)],
-    ]
+        rows_read.append(sorted((row["partition"], row["offset"]) for row in read))
+    assert (
+        rows_read
+        == [
+            [(0, n) for n in range(4)] + [(1, n) for n in range(3)],
+            [(0, n) for n in range(7)] + [(1, n) for n in range(5)],
+        ][:runs]
+    )
     # Of the partition that is behind, the last row less what may come out of order.
-    assert tables[0] == closed(FIRST, until=200 - 30)
-    assert tables[1] == closed(FIRST, SECOND, until=1_900 - 30)
+    due = [closed(FIRST, until=200 - 30), closed(FIRST, SECOND, until=1_900 - 30)]
+    assert tables == due[:runs]
