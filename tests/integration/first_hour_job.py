@@ -30,9 +30,9 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         reader = spark.readStream.format("aligned-kafka").option("kafka.bootstrap.servers", bootstrap)
         return reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
 
-    def counted(topic: str, seconds: int = 0, checkpoint: str | None = None, **options: Any) -> None:
+    def counted(name: str, topic: str, seconds: int = 0, checkpoint: str | None = None, **options: Any) -> None:
         windows = follow_watermark(load(topic, **options)).groupBy(window("event_time", "1 minute")).count()
-        writer = windows.writeStream.format("noop").queryName("by_minute")
+        writer = windows.writeStream.format("noop").queryName(name)
         if checkpoint is not None:
             writer = writer.option("checkpointLocation", checkpoint)
         query = (writer if seconds else writer.trigger(availableNow=True)).start()
@@ -42,53 +42,54 @@ def main(bootstrap: str, topics: dict[str, str]) -> None:
         query.awaitTermination(seconds or None)
         query.stop()
 
-    def of_table() -> None:
+    def of_table(name: str) -> None:
         spark.sql(
             f"CREATE TABLE orders USING `aligned-kafka` OPTIONS (kafka.bootstrap.servers '{bootstrap}', "
             f"subscribe '{topics['orders']}') TBLPROPERTIES (startingOffsets 'earliest')"
         )
-        streamed = follow_watermark(spark.readStream.table("orders")).writeStream.format("memory").queryName("streamed")
+        streamed = follow_watermark(spark.readStream.table("orders")).writeStream.format("memory").queryName(name)
         streamed.trigger(availableNow=True).start().awaitTermination()
-        say(f"rows {spark.table('orders').count()} {spark.table('streamed').count()}")
+        say(f"rows {spark.table('orders').count()} {spark.table(name).count()}")
 
-    def of_another_topic() -> None:
+    def of_another_topic(name: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            counted(topics["even"], checkpoint=folder)
-            counted(topics["orders"], checkpoint=folder)
+            counted(name, topics["even"], checkpoint=folder)
+            counted(name, topics["orders"], checkpoint=folder)
 
-    def without_rich() -> None:
+    def without_rich(_: str) -> None:
         sys.modules["rich"] = None  # type: ignore[assignment]
         from watermark_source.monitor.terminal import LiveStatus  # noqa: F401
 
     def started(rows: DataFrame) -> object:
         return rows.writeStream.format("noop").start()
 
-    stages: dict[str, Callable[[], object]] = {
-        "a silent partition": lambda: counted(topics["orders"]),
-        "a silent partition, live": lambda: counted(topics["orders"], 20, watermarkWarningAfter="6 seconds"),
-        "disorder": lambda: counted(topics["disorder"], maxOffsetsPerTrigger=10),
-        "undated": lambda: counted(topics["undated"], eventTimeColumn="value:$.at", eventTimeErrors="null"),
-        "a table": of_table,
-        "another topic": of_another_topic,
-        "no such topic": lambda: counted("there-is-none"),
-        "withWatermark": lambda: started(
+    # The log's lines are found by their query, which has the name of its stage.
+    stages: dict[str, Callable[[str], object]] = {
+        "silent": lambda name: counted(name, topics["orders"]),
+        "silent_live": lambda name: counted(name, topics["orders"], 20, watermarkWarningAfter="6 seconds"),
+        "disorder": lambda name: counted(name, topics["disorder"], maxOffsetsPerTrigger=10),
+        "undated": lambda name: counted(name, topics["undated"], eventTimeColumn="value:$.at", eventTimeErrors="null"),
+        "streamed_table": of_table,
+        "another_topic": of_another_topic,
+        "no_such_topic": lambda name: counted(name, "there-is-none"),
+        "second_watermark": lambda _: started(
             follow_watermark(load(topics["orders"])).withWatermark("event_time", "1 second")
         ),
-        "a missing extra": without_rich,
+        "missing_extra": without_rich,
     }
     for name, stage in stages.items():
         say(f"== {name}")
         try:
-            stage()
+            stage(name)
         except Exception as error:  # noqa: BLE001 - as a notebook shows it
             say(f"{type(error).__name__}: {error}")
-    say("== a wrong option")
     load(topics["orders"], idleTimout="5 s")
 
 
 def say(text: str) -> None:
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+    # Where nobody else writes: the log's lines come from several processes, each when it comes.
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":
