@@ -83,8 +83,10 @@ class Query:
         (self.folder / "table" / f"{self.name}-{self.batch}.json").write_text(
             json.dumps({hour: self.counts.pop(hour) for hour in closed})
         )
-        if found is not None and found.markers:
-            self.coming = max(round(marker["watermark"].timestamp() * 1_000) for marker in found.markers)
+        # A marker of another type states a split's own watermark.
+        for marker in [] if found is None else found.markers:
+            if marker["type"] == "watermark":
+                self.coming = round(marker["watermark"].timestamp() * 1_000)
         if not is_killed:
             self.target.announce(
                 self.name, f"query of {self.name}", self.batch, None if self.applied is None else Millis(self.applied)

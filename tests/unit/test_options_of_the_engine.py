@@ -169,7 +169,7 @@ PERCENTILE = {"watermarkStrategy": "percentile", "maxOutOfOrderness": "10 minute
     ({**PERCENTILE, "watermarkPercentile": "nan"}, "watermarkPercentile", "at least 50"),
     ({**PERCENTILE, "watermarkPercentile": "most"}, "watermarkPercentile", "not a number"),
     ({**PERCENTILE, "watermarkPercentile": "99.99999"}, "watermarkPercentile", "more than four digits"),
-    ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "ingestion or lookahead"),
+    ({"watermarkStrategy": "punctuated", "maxOutOfOrderness": "1 s"}, "maxOutOfOrderness", "belongs to watermarkStr"),
 ])  # fmt: skip
 def test_what_does_not_go_with_a_learned_bound_is_refused(given: dict[str, str], option: str, text: str) -> None:
     error = refusal(**given)

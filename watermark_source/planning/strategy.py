@@ -10,7 +10,10 @@ strategy's name (``keeps_as``). So a replay begins with what the first run had.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
 ``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing else asks which strategy
-it is. The user's classes are called by ``generator.py``. What each of ours answers::
+it is. ``Bounded`` is the one to derive from where the highest event time decides, ``RowsAlone`` where rows decide in
+another way, ``WholeSource`` where no split has a watermark of its own; one that remembers ranges is ``MedianOfRanges``
+in ``tests/unit/planning/test_strategies.py``. The user's classes are called by ``generator.py``. What each of ours
+answers::
 
     class           tasks_observe  behind_highest  advances_early  looks_up_times
     Bounded         HIGHEST        bound           yes             yes
@@ -80,7 +83,8 @@ class Advance(NamedTuple):
     watermark: Millis | None = None
     """The split's watermark after the range, which may be lower than an earlier one; ``None``: no new one."""
     kept: str | None = None
-    """What the strategy remembers of the split from now on, as canonical JSON (``canonical_json.py``)."""
+    """What the strategy remembers of the split from now on: made by ``canonical``, read by ``value_of``
+    (``canonical_json.py``)."""
 
 
 def behind(event_time: Millis, bound: int) -> Millis:
@@ -117,8 +121,8 @@ class WatermarkStrategy(ABC):
     """Fields of ``Abilities`` without which a connector cannot serve the strategy. Each value is the reason in the
     error of ``load()``, after "watermarkStrategy = …: "."""
     needless_where_dated: ClassVar[str | None] = None
-    """Why the strategy is refused for a system that dates its rows itself (``Abilities.dates_rows``); ``None`` if it
-    is not refused."""
+    """Why the strategy is refused for a system that dates its rows itself (``Abilities.dates_rows``), as a database's
+    log does while no column of the rows has the event time; ``None`` if it is not refused."""
     tasks_observe: ClassVar[TasksObserve] = TasksObserve.HIGHEST
     """What tasks observe for it in the rows that they read."""
     advances_early: ClassVar[bool] = True
@@ -156,7 +160,11 @@ class WatermarkStrategy(ABC):
 
     @property
     def behind_highest(self) -> int | None:
-        """Milliseconds by which a split's watermark is behind its highest event time; ``None``: it does not follow."""
+        """Milliseconds by which a split's watermark is behind its highest event time.
+
+        ``None``: it does not follow that time. Then no first look at rows tells a group where a split stands, and the
+        status states no bound and no newest event time of a hold.
+        """
         return self.bound
 
     @property
@@ -191,6 +199,8 @@ class WatermarkStrategy(ABC):
 
     def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         """Return the watermark of a split after a range of its rows was read, and what is remembered of the split.
+
+        It may be called again with equal arguments, and then answers the same.
 
         Args:
             split: whose range it is.
@@ -431,7 +441,7 @@ class RowsAlone(WatermarkStrategy):
 
     @property
     def bound(self) -> int:
-        """None."""
+        """0: a strategy with ``maxOutOfOrderness`` overrides it, and ``watermark_of`` follows."""
         return 0
 
     @property

@@ -146,6 +146,11 @@ def not_with(option: str) -> str:
     return f"Not with `watermarkStrategy` {_any_of(f'`{row.name}`' for row in STRATEGIES if option in row.excluded)}."
 
 
+def without_look_ups() -> str:
+    """Return the strategies with which no event time is looked up, for a text."""
+    return _any_of([*(f"`{row.name}`" for row in STRATEGIES if not row.kind.looks_up_times), "a class of your own"])
+
+
 def options_without_strategy(refused: Mapping[str, str]) -> dict[str, str]:
     """Return the options whose strategies are all refused, and why: ``refused`` has the reasons by strategy."""
     served = {option for row in STRATEGIES if row.name not in refused for option in row.options}

@@ -24,6 +24,7 @@ from watermark_source.option_table import (
 )
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, ONLY_IN_STREAMS, RENAMED
+from watermark_source.spark.strategy_rows import without_look_ups
 
 FORMAT = "aligned-kafka"
 HEADERS = "headers"
@@ -147,7 +148,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         default_text="no limit",
         example="1000000",
         doc="Maximum number of offsets of all partitions together in one batch. The oldest event times are read "
-        "first; with event time in the payload, or `watermarkStrategy` `punctuated`, partitions share it in "
+        f"first; with event time in the payload, or `watermarkStrategy` {without_look_ups()}, partitions share it in "
         "proportion to backlog. The trigger Once ignores it and reads everything in one batch.",
     ),
     at_least_one(

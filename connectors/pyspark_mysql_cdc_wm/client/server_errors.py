@@ -36,7 +36,8 @@ class ErrorKind(Enum):
     FULL = auto()
     """The server accepts no connection, or no statement, for now; an open connection can stay open."""
     INTERRUPTED = auto()
-    """The statement was killed or hit a time limit, and the connection is in order; it can be sent again."""
+    """The statement was killed or hit a time limit that is not ours, and the connection is in order; it can be sent
+    again. ``ConsistentView`` and ``MySqlConnection`` do."""
 
     @property
     def passes(self) -> bool:

@@ -9,7 +9,8 @@ The life of a chunk, a range of a table's keys that one batch reads:
    The view is later than the position.
 4. It undoes what the binlog has from the position on: keys that were changed since are delivered as they were at the
    position (``rows_as_of``). What a SELECT sees of them does not matter, so the rows are the same on every replay.
-5. It selects all other rows of the chunk (``reading/snapshot_rows.py``), and delivers them as the server sends them.
+5. It selects all other rows of the chunk, and delivers them as the server sends them: ``ConsistentView.rows`` sends the
+   SELECT, and that for the rest after one that was killed; ``reading/snapshot_rows.py`` leaves out the changed keys.
 
 Imports ``client``, ``lookup``, ``options``, ``records``.
 """
