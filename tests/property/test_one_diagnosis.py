@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.spark.file_log import TABLE
@@ -37,7 +37,7 @@ from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermarks import waited_for
 from watermark_source.planning.state import Returning, SourceState, SplitState, SplitStatus
-from watermark_source.planning.strategy import Announced
+from watermark_source.planning.strategy import Announced, Punctuated
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.spark.driver.status import batch_line
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
@@ -62,6 +62,7 @@ OPTIONS = [
     options_of(idleTimeout="30 seconds", idleReturn="pass"),
     options_of(alignmentGroup="g", alignmentMaxDrift="1 minute"),
     options_of(alignmentGroup="g", alignmentMaxDrift="1 minute", idleTimeout="30 seconds"),
+    replace(options_of(), policy=replace(options_of().policy, strategy=Punctuated())),
 ]
 PASSING = OPTIONS[2]
 _TIMES = st.integers(0, 20).map(lambda n: NOW - 20 * MINUTE + n * MINUTE)
@@ -91,12 +92,13 @@ def seen_of(
     others: OtherMembers = OtherMembers(),  # noqa: B008 - frozen
     rows: dict[Split, RowTotals] | None = None,
     opened: bool = False,
+    max_rows: int | None = None,
 ) -> Seen:
     """Return a plan of such splits, whose unread rows are of now."""
     states = {split: state for split, (state, _) in zip(SPLITS, members, strict=False)}
     log = log_of(*([NOW - MINUTE] * state.position + [NOW] * unread for state, unread in members))
     begun = SourceState(splits=states, watermark=None if sent is None else Millis(sent), run=1)
-    planned = plan(begun, observation(log, others=others), options.policy, log)
+    planned = plan(begun, observation(log, others=others, max_rows=max_rows), options.policy, log)
     counts = RowCounts(by_split=rows or {})
     return Seen(planned, counts, words=KAFKA, open_transactions=set(states) if opened else frozenset())
 
@@ -166,39 +168,63 @@ def assert_views_agree(status: SourceStatus) -> None:
         assert holder.name in {row.name for row in rows}
 
 
-@given(
-    members=st.lists(splits(), min_size=1, max_size=3),
-    sent=st.none() | _TIMES,
-    options=st.sampled_from(OPTIONS),
-    others=_OTHERS,
-    rows=st.lists(_ROWS, min_size=3, max_size=3),
-    opened=st.booleans(),
-)
+PLANS: dict[str, st.SearchStrategy[Any]] = {
+    "members": st.lists(splits(), min_size=1, max_size=3),
+    "sent": st.none() | _TIMES,
+    "options": st.sampled_from(OPTIONS),
+    "others": _OTHERS,
+    "rows": st.lists(_ROWS, min_size=3, max_size=3).map(lambda rows: dict(zip(SPLITS, rows, strict=True))),
+    "opened": st.booleans(),
+    "max_rows": st.none() | st.just(1),
+}
+"""The arguments of ``seen_of``."""
+
+
+def test_every_kind_of_hold_that_a_split_can_have_occurs_and_all_views_agree_on_it() -> None:
+    found = set[HoldKind]()
+
+    @settings(max_examples=500, derandomize=True, database=None)
+    @given(st.fixed_dictionaries(PLANS))
+    def note(given: dict[str, Any]) -> None:
+        status = source_status(seen_of(**given), given["options"], "file-log", NOW)
+        if new := {hold.kind for hold in status.holds if hold.by is HeldBy.SPLIT} - found:
+            assert_views_agree(status)
+            found.update(new)
+
+    note()
+    # Others than a split hold so, a window does, or the log of a split that does not answer.
+    assert set(HoldKind) - found == {HoldKind.PAUSED, HoldKind.SNAPSHOT, HoldKind.BOUND, HoldKind.NO_ANSWER}
+
+
+@given(**PLANS)
 @example(
     members=[(at(1, NOW - MINUTE), 0), (at(1, NOW - 20 * MINUTE, returning=Returning.READ), 0)],
     sent=NOW - MINUTE,
     options=PASSING,
     others=OtherMembers(),
-    rows=[RowTotals(read=1)] * 3,
+    rows=dict.fromkeys(SPLITS, RowTotals(read=1)),
     opened=False,
+    max_rows=None,
 )
 @example(
     members=[(at(0, NOW - 20 * MINUTE), 0), (at(0, NOW - 19 * MINUTE), 0)],
     sent=None,
     options=OPTIONS[1],
     others=OtherMembers(),
-    rows=[RowTotals()] * 3,
+    rows=dict.fromkeys(SPLITS, RowTotals()),
     opened=False,
+    max_rows=None,
 )
 def test_all_views_name_the_same_holder_for_the_same_reason_with_the_same_advice(
     members: list[tuple[SplitState, int]],
     sent: int | None,
     options: EngineOptions,
     others: OtherMembers,
-    rows: list[RowTotals],
+    rows: dict[Split, RowTotals],
     opened: bool,
+    max_rows: int | None,
 ) -> None:
-    seen = seen_of(members, sent, options, others, dict(zip(SPLITS, rows, strict=True)), opened)
+    seen = seen_of(members, sent, options, others, rows, opened, max_rows)
     status = status_of(seen, options)
     assert_views_agree(status)
     members_of = waited_for(seen.plan.state, seen.plan.watermarks.counted, options.policy.idleness)

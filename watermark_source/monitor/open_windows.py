@@ -266,8 +266,8 @@ def _without_options(hold: Hold, text: str) -> str:
     """Return an advice of a checkpoint, which does not hold the options."""
     if hold.by is HeldBy.WRITER:
         return f"{watermarks_command('list')} prints what each writer announced last; {gone_line([hold.name])}"
-    is_quiet = hold.kind in (HoldKind.NEVER, HoldKind.SILENT) and not hold.is_last
-    return f"write {IDLE_TIMEOUT}, if the query does not have it" if is_quiet else text
+    is_left_out = hold.kind.is_silence and not hold.is_last
+    return f"write {IDLE_TIMEOUT}, if the query does not have it" if is_left_out else text
 
 
 # Rows that are missing in the result, and why.

@@ -22,7 +22,7 @@ from watermark_source.monitor.three_clocks import (
     delays,
     passed_by_operators,
 )
-from watermark_source.planning.hold_kinds import HoldKind, Motion
+from watermark_source.planning.hold_kinds import Motion
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause, cause, short_time
@@ -182,9 +182,9 @@ def _reason(of: QueryClocks, why: Diagnosis, parts: Delays, held: tuple[SourceSt
     if snapshots := _snapshots(of):
         return Clause(_snapshot(snapshots))
     is_batch = why.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER)
-    if held is not None and not (is_batch and held[1].kind is not HoldKind.BACKLOG):
+    if held is not None and not (is_batch and not held[1].kind.is_being_read):
         return cause(held[1], of.at)
-    return Clause(_CAUSES[why.verdict](of, parts))
+    return Clause(_OF_VERDICT[why.verdict](of, parts))
 
 
 def _snapshots(of: QueryClocks) -> list[SnapshotProgress]:
@@ -230,7 +230,7 @@ def _quiet(of: QueryClocks, parts: Delays) -> str:
     return f"the last row came {age_text(parts.quiet)} ago"
 
 
-_CAUSES: Final[Mapping[DelayVerdict, Callable[[QueryClocks, Delays], str]]] = {
+_OF_VERDICT: Final[Mapping[DelayVerdict, Callable[[QueryClocks, Delays], str]]] = {
     DelayVerdict.FRESH: lambda *_: "",
     DelayVerdict.QUIET: _quiet,
     DelayVerdict.TRIGGER: lambda *_: "the next batch begins at the interval of its trigger",

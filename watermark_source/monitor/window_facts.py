@@ -91,9 +91,9 @@ def kind_at(view: SplitView, source: SourceStatus, target: int, end: int | None)
         return None
     if reached(source.watermark, target):
         return None
-    if end is None or view.watermark is None or view.kind not in (HoldKind.READ, HoldKind.SILENT):
+    if end is None or view.watermark is None or not view.kind.is_caught_up:
         return view.kind
-    waits_to_be_idle = view.kind is HoldKind.SILENT and timeout_of(view, source) is not None
+    waits_to_be_idle = view.kind.is_silence and timeout_of(view, source) is not None
     is_bound = reached(view.watermark + (source.out_of_orderness or 0), target) and not waits_to_be_idle
     return HoldKind.BOUND if is_bound else view.kind
 
@@ -114,7 +114,7 @@ def moves_without_quiet(source: SourceStatus, target: int, end: int | None) -> b
     """Return whether the watermark passes a time once the splits with nothing to read are left out."""
     kinds = {kind_at(view, source, target, end) for view in source.splits}
     left_out = (view for view in source.splits if view.kind is HoldKind.LEFT_OUT)
-    has_others = any(kind is None or kind.motion not in (Motion.QUIET, Motion.APART) for kind in kinds)
+    has_others = any(kind is None or kind.motion not in (Motion.LACKS_ROWS, Motion.APART) for kind in kinds)
     return has_others or any(reached(view.watermark, target) for view in left_out)
 
 

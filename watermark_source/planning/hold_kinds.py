@@ -1,7 +1,6 @@
 """Why a member is where it is: every kind of reason with its properties, and the rule that finds it. Pure.
 
-A new kind is a row of ``HoldKind``, a line of ``split_kind`` or ``writer_kind``, a row of ``hold_texts.ENGLISH``, and a
-test.
+What else a new kind needs is in CONTRIBUTING.md, "Your first change".
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ class Motion(Enum):
     """It advances once others do."""
     STUCK = auto()
     """It advances once a system or a producer does, and nothing leaves it out meanwhile."""
-    QUIET = auto()
-    """It does not advance by the rows that it has: others continue without it, once it is left out."""
+    LACKS_ROWS = auto()
+    """It advances by rows that it does not have: others continue without it, once it is left out."""
     APART = auto()
     """Nothing waits for it."""
 
@@ -57,12 +56,12 @@ class HoldKind(Enum):
     PENDING = "pending", Motion.COMES, "its last rows are in a batch, and not in its watermark yet"
     PAUSED = "paused", Motion.WAITS, "it has rows, and its alignment group lets it not be read"
     OPEN_TRANSACTION = "openTransaction", Motion.STUCK, "its next rows are in a transaction that is open"
-    SILENT = "silent", Motion.QUIET, "all is read, and nothing has come for a while"
-    BOUND = "bound", Motion.QUIET, "its rows have passed a time, and its watermark is `maxOutOfOrderness` behind them"
-    UNDATED = "undated", Motion.QUIET, "none of the rows that this run has read of it had an event time"
-    FUTURE = "future", Motion.QUIET, "as `undated`, or too far in the future to count (`maxFutureSkew`)"
-    NO_MARKS = "noMarks", Motion.QUIET, "none of the rows that this run has read of it carried a watermark"
-    NEVER = "never", Motion.QUIET, "no row or announcement of it has been seen"
+    SILENT = "silent", Motion.LACKS_ROWS, "all is read, and nothing has come for a while"
+    BOUND = "bound", Motion.LACKS_ROWS, "its rows have passed a time; its watermark is `maxOutOfOrderness` behind them"
+    UNDATED = "undated", Motion.LACKS_ROWS, "none of the rows that this run has read of it had an event time"
+    FUTURE = "future", Motion.LACKS_ROWS, "as `undated`, or too far in the future to count (`maxFutureSkew`)"
+    NO_MARKS = "noMarks", Motion.LACKS_ROWS, "none of the rows that this run has read of it carried a watermark"
+    NEVER = "never", Motion.LACKS_ROWS, "no row or announcement of it has been seen"
     NO_ANSWER = "noAnswer", Motion.STUCK, "its log does not answer, or what a writer announced cannot be read"
     SNAPSHOT = "snapshot", Motion.COMES, "it is a snapshot, which is read first"
     LEFT_OUT = "leftOut", Motion.APART, "it is idle, or has come back behind the watermark (`idleReturn=pass`)"
@@ -70,7 +69,22 @@ class HoldKind(Enum):
     @property
     def is_at_rest(self) -> bool:
         """Whether no rows that are being read end it."""
-        return self.motion in (Motion.STUCK, Motion.QUIET)
+        return self.motion in (Motion.STUCK, Motion.LACKS_ROWS)
+
+    @property
+    def is_silence(self) -> bool:
+        """Whether any next row or announcement ends it, and a timeout leaves the member out as it is."""
+        return self in (HoldKind.SILENT, HoldKind.NEVER)
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether all is read, and the watermark is that of its newest rows."""
+        return self in (HoldKind.READ, HoldKind.SILENT)
+
+    @property
+    def is_being_read(self) -> bool:
+        """Whether it ends once the batches that run have read its rows, so that slow batches do not explain it away."""
+        return self is HoldKind.BACKLOG
 
     @property
     def holds_alone(self) -> bool:
@@ -145,9 +159,9 @@ def split_kind(of: SplitFacts) -> HoldKind:  # noqa: PLR0911  one line a case
         return HoldKind.PAUSED
     if of.lag is None:
         return HoldKind.NO_ANSWER
-    useless = _useless(of) if of.lag == 0 or at.watermark is None else None
-    if useless is not None:
-        return useless
+    without_use = _without_use(of) if of.lag == 0 or at.watermark is None else None
+    if without_use is not None:
+        return without_use
     if of.lag:
         return HoldKind.BACKLOG
     if of.has_open_transaction:
@@ -160,7 +174,7 @@ def split_kind(of: SplitFacts) -> HoldKind:  # noqa: PLR0911  one line a case
     return HoldKind.READ if just_now and not of.is_final else HoldKind.SILENT
 
 
-def _useless(of: SplitFacts) -> HoldKind | None:
+def _without_use(of: SplitFacts) -> HoldKind | None:
     """Return why none of the rows that this run has read could move the watermark; ``None`` if one could."""
     rows, strategy = of.rows, of.strategy
     if not rows.read or not strategy.has_split_watermarks:

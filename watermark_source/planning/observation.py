@@ -131,7 +131,8 @@ class Observation:
     """What one plan is made from."""
 
     now: Millis
-    """The driver's wall clock: the future begins here, and with processing-time watermarks it is event time."""
+    """The driver's wall clock: the future begins here, and with processing-time watermarks it is event time. How long
+    rows have been read counts from it; how long none has come, from ``ObservedLogs.asked_at``."""
     logs: ObservedLogs
     snapshots: ObservedSnapshots = field(default_factory=ObservedSnapshots)
     seen: Mapping[Split, RangeSummary] = field(default_factory=dict)

@@ -3,7 +3,8 @@
 Idle is a statement about the log, not about the reader: a split turns idle only after it has been read to its end, and
 brought no row with an event time, for longer than ``idleTimeout``. So a slow reader, a paused split or a long pause of
 the driver never makes one (FLINK-35886, FLINK-36751). Rows count whatever else they carry, as events do in Flink's
-``WatermarksWithIdleness``: a split whose rows have event times and no watermarks (``punctuated``) is not idle.
+``WatermarksWithIdleness``: a split whose rows have event times and no watermarks (``punctuated``) is not idle. One
+whose rows have no event time turns idle no sooner than after the first plan that reads it to its end.
 """
 
 from __future__ import annotations

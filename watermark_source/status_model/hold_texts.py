@@ -1,8 +1,8 @@
 """What holds a watermark, in English: one sentence a reason, and one advice. Pure; it decides nothing.
 
 ``holds`` has decided who holds and why. Log, terminal, page, ``why``, ``why_open`` and ``explain`` call ``sentence``,
-which a report has beside the codes, and ``advice``; ``ENGLISH`` has a row for each kind. Options and commands of a
-connector come from its ``Words``.
+which a report has beside the codes, and ``advice``; ``hold_causes`` makes the page's headline. ``ENGLISH`` has a row
+for each kind. Options and commands of a connector come from its ``Words``.
 """
 
 from __future__ import annotations
@@ -57,11 +57,15 @@ def _backlog(hold: Hold, words: Words, about: SplitFacts) -> str:
     if hold.by is HeldBy.READING:
         return f"it is read to its end first, {count_text(hold.lag or 0, 'record')} to go"
     if hold.lag is None:
-        return "has more to read"
-    behind = f"behind by {count_text(hold.lag, 'record')}"
+        return _unread(hold)
     if about.waits_for_more:
-        return f"{behind}; waits for more to come{_in_brackets(words.minimum)}"
-    return f"{behind}; slower ones go first{_in_brackets(words.limit)}" if about.waits_for_budget else behind
+        return f"{_unread(hold)}; waits for more to come{_in_brackets(words.minimum)}"
+    first = f"; slower ones go first{_in_brackets(words.limit)}" if about.waits_for_budget else ""
+    return f"{_unread(hold)}{first}"
+
+
+def _unread(hold: Hold) -> str:
+    return "has more to read" if hold.lag is None else f"behind by {count_text(hold.lag, 'record')}"
 
 
 def _in_brackets(option: str | None) -> str:
@@ -90,11 +94,10 @@ def _nothing(rows: RowTotals) -> str:
     return "nothing with an event time" if rows.undated or rows.future else "nothing to read"
 
 
-def _useless(hold: Hold, words: Words, about: SplitFacts) -> str:
+def _lacking(hold: Hold, words: Words, about: SplitFacts) -> str:
     why = _what_rows_lack(hold, words, about)
     if about.lag:
-        behind = "has more to read" if hold.lag is None else f"behind by {count_text(hold.lag, 'record')}"
-        return f"{behind}; {why} so far"
+        return f"{_unread(hold)}; {why} so far"
     if not about.holds:
         return why
     if hold.kind is HoldKind.NO_MARKS:
@@ -126,7 +129,7 @@ def _never(_: Hold, __: Words, about: SplitFacts) -> str:
 
 def _left_out(hold: Hold, _: Words, about: SplitFacts) -> str:
     if about.behind is not None:
-        return f"behind by {count_text(hold.lag, 'record')}" if hold.lag else "caught up"
+        return _unread(hold) if hold.lag else "caught up"
     quiet = _nothing(about.rows) if hold.quiet is None else f"{_nothing(about.rows)} for {format_duration(hold.quiet)}"
     # A split stays idle until its next record, even if a restart has removed the timeout.
     return quiet if hold.timeout is None else f"{quiet} (idleTimeout {format_duration(hold.timeout)})"
@@ -236,7 +239,7 @@ def _of_writer(hold: Hold) -> str:
         return gone_line([hold.name])
     if hold.kind is HoldKind.NEVER:
         return writers_line([hold.name])
-    if hold.kind not in (HoldKind.READ, HoldKind.SILENT):
+    if not hold.kind.is_caught_up:
         return ""
     if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
         return f"see why(query) in the job of {hold.name}, which announced less than a minute ago"
@@ -359,43 +362,65 @@ class English(NamedTuple):
     """Of ``why_open``, about all members of the kind: see ``window_clauses`` for the names."""
     advice: Callable[[Hold, Words, Waiting], str]
     """What to write or to do, without a full stop; empty where nothing has to be done."""
+    cause: str
+    """In the page's headline, in the middle of a sentence: see ``hold_causes`` for the names."""
 
 
 ENGLISH: Final[Mapping[HoldKind, English]] = {
-    HoldKind.BACKLOG: English(_backlog, "{who} {behind}, with {lag} to read", _backlog_advice),
-    HoldKind.READ: English(_read, "{who} {behind}, and {were} read to the end just now", _read_advice),
-    HoldKind.PENDING: English(_pending, "{who} {behind} without the {pending} of the last batch", _read_advice),
+    HoldKind.BACKLOG: English(
+        _backlog, "{who} {behind}, with {lag} to read", _backlog_advice, "{who} still has {lag} to read"
+    ),
+    HoldKind.READ: English(_read, "{who} {behind}, and {were} read to the end just now", _read_advice, "{newest}"),
+    HoldKind.PENDING: English(
+        _pending, "{who} {behind} without the {pending} of the last batch", _read_advice, "{newest}"
+    ),
     HoldKind.PAUSED: English(
-        _paused, "{who} {behind}{and_are} paused by the alignment group: {why}{elsewhere}", _paused_advice
+        _paused,
+        "{who} {behind}{and_are} paused by the alignment group: {why}{elsewhere}",
+        _paused_advice,
+        "{who} is paused by its alignment group",
     ),
     HoldKind.OPEN_TRANSACTION: English(
         lambda *_: "its next records are in a transaction that is open",
         "{who} {behind}, and {their} next records are in a transaction that is open",
         _open_transaction_advice,
+        "the next records of {who} are in an open transaction",
     ),
-    HoldKind.SILENT: English(_silent, "{who} {behind}{nothing}", _silent_advice),
+    HoldKind.SILENT: English(_silent, "{who} {behind}{nothing}", _silent_advice, "{newest}"),
     HoldKind.BOUND: English(
         _read,
         "{who} {have} records that late, and {watermarks_are} maxOutOfOrderness ({bound}) behind them",
         lambda *_: "if rows come less late, write a shorter maxOutOfOrderness",
+        "{newest}",
     ),
-    HoldKind.UNDATED: English(_useless, "{who} {behind}: {why}", _undated_advice),
-    HoldKind.FUTURE: English(_useless, "{who} {behind}: {why}", _future_advice),
-    HoldKind.NO_MARKS: English(_useless, "{who} {behind}: {why}", _no_marks_advice),
-    HoldKind.NEVER: English(_never, "{who} {have} {never}", _silent_advice),
+    HoldKind.UNDATED: English(
+        _lacking, "{who} {behind}: {why}", _undated_advice, "no record of {who} has an event time"
+    ),
+    HoldKind.FUTURE: English(
+        _lacking, "{who} {behind}: {why}", _future_advice, "all event times of {who} are too far in the future"
+    ),
+    HoldKind.NO_MARKS: English(
+        _lacking, "{who} {behind}: {why}", _no_marks_advice, "no record of {who} carries a watermark"
+    ),
+    HoldKind.NEVER: English(_never, "{who} {have} {never}", _silent_advice, "{who} has had no record{since} yet"),
     HoldKind.NO_ANSWER: English(
         lambda *_: "no answer about its log",
         "{who} {behind}, and {logs_do} not answer",
         lambda *_: "see the log for why it does not answer",
+        "the log of {who} does not answer",
     ),
     HoldKind.SNAPSHOT: English(
         lambda *_: "it is read first, and rows of a snapshot have no watermark",
         "{who} {are} read first, and rows of a snapshot have no watermark",
         lambda *_: "the watermark begins with the changes behind it",
+        "{who} is read first",
     ),
-    HoldKind.LEFT_OUT: English(_left_out, "{who} {are} {left_out}", _left_out_advice),
+    HoldKind.LEFT_OUT: English(
+        _left_out, "{who} {are} {left_out}", _left_out_advice, "{who} is idle, as all others are"
+    ),
 }
-"""A row for each kind."""
+"""A row for each kind. Views decide by the properties of ``HoldKind``, and metrics name the holder alone, so that
+neither changes with a new one."""
 
 
 # What holds the watermark of a source, as its status has it.

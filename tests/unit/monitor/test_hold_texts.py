@@ -24,6 +24,7 @@ from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.status_from_plan import unannounced, writer_views
+from watermark_source.status_model.hold_causes import cause
 from watermark_source.status_model.hold_texts import advice, sentence
 from watermark_source.status_model.source_status import WriterView
 
@@ -227,10 +228,21 @@ def test_every_kind_has_a_sentence_and_an_advice(kind: HoldKind, is_last: bool) 
     assert not to_do.endswith(".")
 
 
+@pytest.mark.parametrize("kind", HoldKind)
+@pytest.mark.parametrize("by", HeldBy)
+def test_every_kind_has_a_cause_that_names_the_holder_once(kind: HoldKind, by: HeldBy) -> None:
+    bare = Hold(name="{who}", kind=kind, by=by)
+    for hold in (bare, replace(bare, newest=NOON, watermark=NOON, lag=3, quiet=5_000)):
+        found = cause(hold, NOON)
+        assert found.who.endswith("{who}")
+        assert str(found).count("{who}") == 1
+        assert not str(found).endswith(".")
+
+
 def test_only_silence_is_advised_to_be_left_out_as_it_is() -> None:
     line = 'to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
     reported = {kind for kind in HoldKind if advice(Hold(name="orders-0", kind=kind), KAFKA) == line}
-    assert reported == {HoldKind.NEVER, HoldKind.SILENT}
+    assert reported == {kind for kind in HoldKind if kind.is_silence}
 
 
 @pytest.mark.parametrize("by", [HeldBy.WRITER, HeldBy.SOURCE])

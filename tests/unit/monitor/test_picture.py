@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.monitor.example_pages import NOW, PAGES, SECOND, many
+from tests.unit.monitor.example_pages import NOW, PAGES, many
 from tests.unit.monitor.example_status import CHECKOUT
 from watermark_source.monitor.history import Point, thinned
 from watermark_source.monitor.lanes import MOST, Look, lanes_of
 from watermark_source.monitor.page.flags import GAP, NARROW, WIDE, Flag, depth, placed, text_width
 from watermark_source.monitor.page.markup import Markup, joined, percent, tag, with_code
 from watermark_source.monitor.page_content import Page, QueryView
-from watermark_source.planning.hold_kinds import HoldKind
-from watermark_source.planning.holds import HeldBy, Hold
-from watermark_source.status_model.hold_causes import cause
 
 
 def only(of: Page) -> QueryView:
@@ -98,14 +94,3 @@ def test_markup_escapes_texts_once_and_elements_never() -> None:
         "write <code>.option(&quot;a&quot;, &quot;&lt;b&gt;&quot;)</code> &lt;here&gt;"
     )
     assert [percent(share) for share in (0, 0.5, 1 / 3, 1)] == ["0%", "50%", "33.33%", "100%"]
-
-
-@pytest.mark.parametrize("kind", HoldKind)
-@pytest.mark.parametrize("by", HeldBy)
-def test_every_kind_of_hold_has_a_cause_that_names_the_holder_once(kind: HoldKind, by: HeldBy) -> None:
-    bare = Hold(name="{who}", kind=kind, by=by)
-    for hold in (bare, replace(bare, newest=NOW, watermark=NOW, lag=3, quiet=5 * SECOND)):
-        found = cause(hold, NOW)
-        assert found.who.endswith("{who}")
-        assert str(found).count("{who}") == 1
-        assert not str(found).endswith(".")
