@@ -61,8 +61,8 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/late-rows.md": (OF_STRATEGIES, OF_STRATEGIES, OF_STRATEGIES, PART, OF_STRATEGIES),
     "docs/logins.md": ("test_the_worked_example_of_the_page_logs_in", CLUSTER, SCHEMAS),
     "docs/monitoring.md": (
-        COMMAND, OUTPUT, OUTPUT, OF_VIEWS, OUTPUT, OF_VIEWS, COMMAND, OF_VIEWS, OUTPUT, OUTPUT, OF_VIEWS, OUTPUT,
-        COMMAND, OF_VIEWS, OF_VIEWS, COMMAND,
+        COMMAND, OUTPUT, OUTPUT, OF_VIEWS, OUTPUT, OF_VIEWS, COMMAND, OF_VIEWS, OUTPUT, OF_VIEWS, OUTPUT, COMMAND,
+        OF_VIEWS, OF_VIEWS, COMMAND,
     ),
     "docs/mysql.md": (
         OF_OPERATORS, OF_OPERATORS, COMMAND, OF_CDC, OF_CDC,
