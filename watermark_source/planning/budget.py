@@ -59,9 +59,12 @@ def budgeted_ends(
     return found if not one_more else Budgeted({**found.ends, **one_more})
 
 
-def surely_within(budget: int) -> int:
-    """Return of how many positions a batch reads all, the oldest first, whatever else there is to read."""
-    return max(1, int(_GOOD_SHARE * budget))
+def surely_within(budget: int, splits: int) -> int:
+    """Return of how many positions a batch reads all, the oldest first, whatever else there is to read.
+
+    Each of so many splits may read a row beyond a gap, too, in the place of an older one of another.
+    """
+    return max(0, int(_GOOD_SHARE * budget) - splits)
 
 
 def _up_to_one_time(backlog: Backlog, allowed: Mapping[Split, int], budget: int) -> Budgeted:

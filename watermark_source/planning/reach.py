@@ -69,9 +69,10 @@ def reach_after(
     reach = min(max(w, shown.get(s, w)) for s, w in after.items())
     if most is None or not backlog.ends:
         return reach
-    if any(t.returning is not None for t in active.values()):
+    sure = surely_within(most, len(backlog.ends))
+    if not sure or any(t.returning is not None for t in active.values()):
         # Half of the row limit at most is for splits that come back behind the others.
         return None
-    cut = budgeted_ends(backlog, backlog.ends, surely_within(most)).reached
+    cut = budgeted_ends(backlog, backlog.ends, sure).reached
     at_cut = {s: max(after[s], strategy.watermark_of(at)) for s, at in cut.items()}
     return min([reach, *at_cut.values()])

@@ -92,16 +92,16 @@ def test_since_when_a_source_of_the_query_is_the_slowest_is_kept() -> None:
 
 
 def test_who_has_reported_more_than_it_has_planned_needs_the_newest_event_times_in_the_next_plan() -> None:
-    turns, log = QueryTurns("b"), log_of([100, 105, 106, 107])
+    turns, log = QueryTurns("b"), log_of([100, 105, 106, 107, 108])
     others = OtherMembers(Millis(500), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
     assert not turns.promises_more
-    state, seen = SourceState({A: at(1, 99)}), observation(log, max_rows=2, others=others)
+    state, seen = SourceState({A: at(1, 99)}), observation(log, max_rows=3, others=others)
     for left in (True, False):
         turns.begin([turn("a", 1, 500)])
         planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
         turns.end(planned, planned.member, "b", 10, planned.next_reach)
         assert turns.promises_more is left
-        state, seen = SourceState({A: at(3, 105)}), observation(log, max_rows=2, others=others)
+        state, seen = SourceState({A: at(4, 106)}), observation(log, max_rows=3, others=others)
 
 
 def test_a_source_tells_no_more_than_one_without_a_reach_lets_it_read() -> None:
@@ -118,7 +118,7 @@ def test_a_source_tells_no_more_than_one_without_a_reach_lets_it_read() -> None:
 def test_while_a_split_comes_back_from_idleness_the_row_limit_is_not_shared_by_event_time(state: SplitState) -> None:
     policy = PlanPolicy(alignment=Alignment(max_drift=1_000), idleness=Idleness(passes_returning=True))
     log, before = log_of(range(90, 120), range(90, 120)), SourceState({A: at(1, 90), B: state}, watermark=Millis(95))
-    for most, returning, reach in ((10, True, None), (None, True, 118), (10, False, 97)):
+    for most, returning, reach in ((10, True, None), (None, True, 118), (10, False, 96)):
         used = policy if returning else replace(policy, idleness=Idleness())
         assert plan(before, observation(log, max_rows=most), used, log).reach == reach
 
