@@ -85,8 +85,12 @@ def splits_led_by(cluster: LocalKafka, node: int) -> set[Split]:
 
 
 def test_a_frozen_broker_keeps_the_ends_of_others_waiting_once(three_brokers: LocalKafka) -> None:
-    bounds, silent = connect(three_brokers).bounds, splits_led_by(three_brokers, 3)
+    connector = connect(three_brokers)
+    bounds, silent = connector.bounds, splits_led_by(three_brokers, 3)
+    assert connector.time_index is not None
+    glance = connector.time_index.at_a_glance
     assert bounds.current_ends(SPLITS) == Ends(ENDS)
+    assert glance.first_after(dict.fromkeys(SPLITS, Millis(0))) == dict.fromkeys(SPLITS)
     expected = Ends(dict.fromkeys(SPLITS - silent, 0), dict.fromkeys(silent))
     three_brokers.pause(3)
     try:
@@ -99,6 +103,12 @@ def test_a_frozen_broker_keeps_the_ends_of_others_waiting_once(three_brokers: Lo
             waited.append(time.monotonic() - begun)
         # One that is waited for each time takes three seconds each time.
         assert min(waited) < 1
+        # What no plan needs waits for nobody, where another look-up waits for a minute.
+        begun = time.monotonic()
+        with pytest.raises(ResponseTimeoutError):
+            glance.first_after(dict.fromkeys(SPLITS, Millis(0)))
+        assert time.monotonic() - begun < 20
+        assert glance.first_after(dict.fromkeys(SPLITS - silent, Millis(0))) == dict.fromkeys(SPLITS - silent)
         wait_until(lambda: bounds.current_ends(SPLITS) == expected, 60, "the ends of the others")
     finally:
         three_brokers.resume(3)

@@ -123,8 +123,8 @@ def test_quiet_does_not_move_a_watermark_of_rows(mysql_database: Database) -> No
 
 def test_a_strategy_of_the_users_own_gets_the_times_of_the_binlog(mysql_database: Database) -> None:
     mysql_database.run(_TABLE)
-    own = {"watermarkStrategy": f"{generators.__name__}:ByParity", "startingOffsets": "latest"}
-    found = []
+    own = {"watermarkStrategy": f"{generators.__name__}:RangesAndRows", "startingOffsets": "latest"}
+    found, counted = [], []
     position: Mapping[str, Any] | None = None
     for seconds in (10, 200, 300):
         # A process each.
@@ -135,10 +135,13 @@ def test_a_strategy_of_the_users_own_gets_the_times_of_the_binlog(mysql_database
         assert [each["id"] for each in life.rows(position, read)] == [seconds]
         position = life.reader.latestOffset(read, ALL)
         found.append(position.get("wm"))
+        counted.append([counts for of in position["own"].get("states", {}).values() for counts in of.values()])
         life.reader.stop()
     noon = (_NOON - _EPOCH) // timedelta(milliseconds=1)
     # The number of the binlog is even: half a minute behind, from the second range on.
     assert found == [None, noon + 170_000, noon + 270_000]
+    # The rows themselves, as tasks have seen them, and as the driver does that reads them again.
+    assert counted == [[], *([{"ranges": n, "rows": n}] for n in (2, 3))]
 
 
 def test_a_restart_within_a_snapshot_counts_the_event_times_of_what_was_delivered(mysql_database: Database) -> None:
