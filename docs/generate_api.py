@@ -24,7 +24,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("Completeness", "watermark_source"): "publish_completeness completeness_of publish_in complete_until",
     ("Announcing", "pyspark_aligned_kafka"): "announce_watermark WatermarkAnnouncer",
     ("Auditing", "pyspark_aligned_kafka.announcing"): "audit Audit BrokenPromise",
-    ("Verifying a copy", "pyspark_mysql_cdc_wm"): "verify_copy",
+    ("Verifying a copy", "pyspark_mysql_cdc_wm"): "verify_copy certify verify_certified",
     ("What differs", "pyspark_mysql_cdc_wm.verify"): "Verdict Difference Kind",
     ("The format", "watermark_source.connector"): (
         "AlignedDataSource SourceOptions Abilities RowLimits MinimumRows WatermarkCharacteristic"

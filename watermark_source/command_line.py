@@ -1,5 +1,5 @@
 """The command line: ``python -m watermark_source``, with ``doctor``, ``profile``, ``watermarks``, ``group``,
-``verify``, ``explain``, ``complete`` and ``watch``."""
+``verify``, ``certify``, ``explain``, ``complete`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ _SECRETS = (
     "Then the options of the source, each as --name value. Passwords come from environment variables: "
     "WATERMARK_SOURCE_PASSWORD for the option password."
 )
+_CHECKPOINT = "the checkpointLocation of the query that writes the copy, a local folder"
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -35,7 +36,7 @@ def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
     commands = parser.add_subparsers(
         required=True,
-        metavar="doctor | profile | watermarks | group | verify | explain | complete | watch",
+        metavar="doctor | profile | watermarks | group | verify | certify | explain | complete | watch",
         dest="command",
     )
     doctor = commands.add_parser(
@@ -95,10 +96,19 @@ def _run(words: Sequence[str] | None) -> int:
     verify.add_argument(
         "--copy", required=True, metavar="FORMAT:PATH", help="what Spark loads the copy by, or table:NAME"
     )
-    verify.add_argument(
-        "--checkpoint", required=True, metavar="DIR",
-        help="the checkpointLocation of the query that writes the copy, a local folder",
-    )  # fmt: skip
+    against = verify.add_mutually_exclusive_group(required=True)
+    against.add_argument("--checkpoint", metavar="DIR", help=_CHECKPOINT)
+    against.add_argument("--certificate", metavar="FILE", help="compare with this, and with no server")
+    certify = commands.add_parser(
+        "certify",
+        help="write a certificate of a table, by which others verify a copy without the server",
+        description="Writes the fingerprints of ranges of keys, as of the last batch that the query has committed.",
+        epilog=f"{_SECRETS} Exit status: 0, or 2 if the table cannot be certified.",
+        allow_abbrev=False,
+    )
+    _add_systems(certify, flags("VERIFY_FLAG"))
+    certify.add_argument("--checkpoint", required=True, metavar="DIR", help=_CHECKPOINT)
+    certify.add_argument("--certificate", required=True, metavar="FILE", help="the file to write")
     explain = commands.add_parser(
         "explain",
         help="explain from a query's checkpoint why a window is still open",
@@ -152,8 +162,8 @@ def _run(words: Sequence[str] | None) -> int:
         return _watermarks(given, rest)
     if given.command == "group":
         return _group(rest)
-    if given.command == "verify":
-        return _verify(given, options_of(rest))
+    if given.command in ("verify", "certify"):
+        return (_verify if given.command == "verify" else _certify)(given, options_of(rest))
     return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
 
 
@@ -231,9 +241,21 @@ def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _verify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    if given.certificate is not None:
+        if options:
+            raise UsageError(f"with --certificate no server is asked: leave out --{next(iter(options))}")
+        certified = module_of(given.package, "certified")
+        return _GOOD if certified.verify(given.copy, given.certificate, sys.stdout) else _BAD
     module = module_of(given.package, "verify")
     secrets = with_secrets(options, module.OPTIONS, asked_for=module.ASKED_FOR)
     return _GOOD if module.verify(secrets, given.copy, given.checkpoint, sys.stdout) else _BAD
+
+
+def _certify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+    module = module_of(given.package, "certification")
+    secrets = with_secrets(options, module.OPTIONS, asked_for=module.ASKED_FOR)
+    sys.stdout.write(f"{module.certify(given.certificate, checkpoint=given.checkpoint, options=secrets)}\n")
+    return _GOOD
 
 
 def _group(words: Sequence[str]) -> int:

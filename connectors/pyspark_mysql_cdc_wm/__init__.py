@@ -12,16 +12,21 @@ from typing import TYPE_CHECKING, Any
 from watermark_source.connector import AlignedDataSource
 
 if TYPE_CHECKING:
+    from pyspark_mysql_cdc_wm.certification import certify
+    from pyspark_mysql_cdc_wm.certified import verify_certified
     from pyspark_mysql_cdc_wm.source import MySqlSource
     from pyspark_mysql_cdc_wm.verify import verify_copy
     from watermark_source.connector import Abilities, BatchDefinition, OptionTable, SourceOptions
 
-__all__ = ["DefaultSource", "verify_copy"]
+__all__ = ["DefaultSource", "certify", "verify_certified", "verify_copy"]
+
+_MODULES = {"certify": "certification", "verify_certified": "certified", "verify_copy": "verify"}
+"""Where functions are, which are imported when they are first used."""
 
 DOCTOR_FLAG = "mysql"
 """The flag of ``python -m watermark_source doctor`` that runs the module ``doctor`` of this package."""
 VERIFY_FLAG = "mysql"
-"""The flag of ``python -m watermark_source verify`` that runs the module ``verify`` of this package."""
+"""The flag of ``python -m watermark_source verify`` and ``certify``, with the modules of this package."""
 VERIFY_HELP = (
     "For example: --mysql --copy parquet:/lake/orders --checkpoint /data/orders_copy --hostname db1.example.org "
     "--username cdc --tables shop.orders"
@@ -31,9 +36,9 @@ VERIFY_HELP = (
 
 def __getattr__(name: str) -> Any:
     """Import what verifies a copy when it is first used."""
-    if name != "verify_copy":
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f"{__name__}.verify").verify_copy
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
 
 
 class DefaultSource(AlignedDataSource):

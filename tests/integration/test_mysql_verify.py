@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
@@ -15,12 +16,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 
-from pyspark_mysql_cdc_wm import verify_copy
+from pyspark_mysql_cdc_wm import certify, verify_certified, verify_copy
 from pyspark_mysql_cdc_wm.lookup import replicas
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verify import Verdict
-from pyspark_mysql_cdc_wm.verifying import pieces
+from pyspark_mysql_cdc_wm.verifying import cutting, pieces
 from pyspark_mysql_cdc_wm.verifying.comparison import compare
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
 from services.wait_until import wait_until
@@ -66,6 +67,14 @@ def verified(
     return verify_copy(load, checkpoint=streams.checkpoint(checkpoint), options=options(streams, **more))
 
 
+def certified(streams: MySqlStreams, name: str, checkpoint: str = "copy", **more: Any) -> Path:
+    """Return the file of a new certificate."""
+    file = streams.root / f"{name}.json"
+    said = certify(file, checkpoint=streams.checkpoint(checkpoint), options=options(streams, **more))
+    assert said.startswith(f"{file}: {streams.database.name}.")
+    return file
+
+
 def kinds(differences: Iterable[object]) -> dict[str, tuple[int, tuple[str, ...]]]:
     """Return by kind the number of rows and the keys that differences name, as they are printed."""
     found: dict[str, tuple[int, tuple[str, ...]]] = {}
@@ -88,7 +97,7 @@ def kept(changes: DataFrame) -> DataFrame:
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pieces, "_PIECE_ROWS", 100)
+    monkeypatch.setattr(cutting, "_PIECE_ROWS", 100)
     monkeypatch.setattr(pieces, "_KEYS_A_STATEMENT", 2)
 
 
@@ -120,6 +129,8 @@ def test_a_copy_of_every_type_is_accepted_and_a_value_that_differs_is_found_in_e
     verdict = verified(mysql_streams, copy, excludeColumns=left_out)
     assert verdict.accepted, verdict
     assert f"the {rows} rows of {database.name}.t at " in verdict.summary
+    certificate = certified(mysql_streams, "every", excludeColumns=left_out)
+    assert verify_certified(copy, certificate).accepted
     # A row for each column has the next row's value in it.
     names = [each.name for each in every if each.declaration not in _NOT_COMPARED]
     held = copy.select("id", "Piece", *names).orderBy("id")
@@ -134,6 +145,7 @@ def test_a_copy_of_every_type_is_accepted_and_a_value_that_differs_is_found_in_e
     assert len(differ) >= len(names) - 3
     verdict = verified(mysql_streams, damaged, excludeColumns=left_out)
     assert kinds(verdict.differences) == {"altered": (len(differ), tuple(differ[:10]))}
+    assert verify_certified(damaged, certificate).unexamined == ("all id",)
 
 
 def test_damage_is_named_by_range_and_key(
@@ -189,6 +201,27 @@ def test_damage_is_named_by_range_and_key(
     assert command("whole", "--rowFormat", "json") == 2
     assert command("nowhere") == 2
     assert "nowhere cannot be read: " in capsys.readouterr().err
+    # By a certificate it is the same ranges, whatever has become of the table.
+    certificate = ["--certificate", str(mysql_streams.root / "t.json")]
+    copies = ["verify", "--mysql", *certificate, "--copy"]
+    assert main(["certify", "--mysql", *certificate, *words]) == 0
+    said = re.fullmatch(r".*t\.json: \w+\.t with 999 rows, as of (.*)\n", capsys.readouterr().out)
+    assert said is not None
+    database.run("UPDATE t SET amount = -2 WHERE id = 800", "INSERT INTO t VALUES (3, '', 3)")
+    for folder, expected in (("damaged", 1), ("whole", 0)):
+        assert main([*copies, f"parquet:{mysql_streams.root / folder}"]) == expected
+    *ranges, rejected, accepted = capsys.readouterr().out.splitlines()
+    assert ranges == [f"{piece}: rows differ" for piece in dict.fromkeys(line.split(": ")[0] for line in lines)]
+    was = f"{database.name}.t as of {said[1]}"
+    assert rejected == f"rejected: the copy differs from {was} in 4 of 10 ranges"
+    assert accepted == f"accepted: the copy has the 999 rows of {was}"
+    later = certified(mysql_streams, "later")
+    assert json.loads(later.read_text())["position"] == said[1]
+    assert verify_certified(copy, later).accepted
+    assert main(["certify", "--mysql", *certificate, *words]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert main([*copies, "parquet:x", "--hostname", "db1"]) == 2
+    assert "leave out --hostname" in capsys.readouterr().err
     mysql_streams.run(mysql_streams.source("t", rereadTables=f"{database.name}.t:mend"), "copy")
     again = mysql_streams.result("copy").where("_change_type = 'reread'").select(*copy.columns)
     mended = damaged.join(again, "id", "left_anti").unionByName(again)
@@ -216,6 +249,9 @@ def test_keys_of_any_kind_are_compared(mysql_streams: MySqlStreams, small_pieces
         verdict = verified(mysql_streams, wrong, table=f"t{at}")
         found = {kind: count for kind, (count, _) in kinds(verdict.differences).items()}
         assert found == {"missing": 1, "doubled": 1}, (name, verdict)
+        certificate = certified(mysql_streams, f"t{at}", table=f"t{at}")
+        assert verify_certified(spark.createDataFrame(held, schema), certificate).accepted, name
+        assert 0 < len(verify_certified(wrong, certificate).unexamined) <= 2, name
 
 
 def test_a_copy_that_is_written_like_its_table_is_accepted_and_damage_to_it_is_not(
@@ -235,7 +271,11 @@ def test_a_copy_that_is_written_like_its_table_is_accepted_and_damage_to_it_is_n
         assert "keys that changed since" in verdict.summary
         verdict = verified(mysql_streams, lambda: kept(mysql_streams.result("copy")).where("id <> 3000"))
         assert kinds(verdict.differences) == {"missing": (1, ("3000",))}
-    query.stop()
+        query.stop()
+        # What is in the copy is committed then.
+        mysql_streams.run(frame, "copy")
+        certificate = certified(mysql_streams, "written")
+    assert verify_certified(kept(mysql_streams.result("copy")), certificate).accepted
     kept(mysql_streams.result("copy")).write.parquet(str(mysql_streams.root / "lake"))
     (code,) = (block.code for block in blocks(ROOT / "docs" / "verify.md") if block.language == "python")
     given = options(mysql_streams)
@@ -299,8 +339,8 @@ def test_a_row_that_was_changed_and_is_none_of_what_it_was_is_altered(
 
 def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: SparkSession) -> None:
     """Of an engine without transactions the rows may be others when they are read again."""
-    copy = spark.createDataFrame([(0, "1", 1, 1)], "piece int, key string, sha bigint, crc bigint")
-    answers: Iterator[list[tuple[Any, ...]]] = iter([[(0, 1, 9, 9)], [("1", 1, 1)]])
+    copy = spark.createDataFrame([(0, "1", 1)], "piece int, key string, sha bigint")
+    answers: Iterator[list[tuple[Any, ...]]] = iter([[(0, 1, 9)], [("1", 1)]])
     text, whole = RowText("k", "k"), pieces.KeyRanges((), (KeyRange(None, None),))
     found = compare(copy, pieces.Rows(TableName("shop", "t"), text, text, lambda _: next(answers)), whole, {})
     assert (found.wrong, found.unexamined) == ({}, (0,))
@@ -329,6 +369,10 @@ def test_snapshots_under_writes_are_accepted_and_five_damages_of_each_are_named(
             damaged = copy.select("id", "name", F.expr(earlier).alias("amount"))
             damaged = damaged.unionByName(damaged.where(f"id = {doubled}"))
             found = kinds(verified(mysql_streams, damaged, name).differences)
+            certificate = certified(mysql_streams, name, name)
+            assert verify_certified(kept(mysql_streams.result(name)), certificate).accepted, number
+            wrong = verify_certified(damaged, certificate)
+        assert len(wrong.unexamined) >= 5, (number, wrong)
         assert {kind: (count, keys[0]) for kind, (count, keys) in found.items()} == {
             "missing": (201, str(lost)), "doubled": (1, str(doubled)), "altered": (1, str(altered)),
             "stale": (1, str(stale)),

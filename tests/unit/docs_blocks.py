@@ -95,7 +95,9 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/surfaces.md": (OF_TOPICS,),
     "docs/troubleshooting.md": (OUTPUT, PART),
     "docs/tuning.md": (COMMAND, OF_TOPICS, OF_TOPICS, OF_TOPICS, OF_TOPICS),
-    "docs/verify.md": (COMMAND, "test_a_copy_that_is_written_like_its_table_is_accepted_and_damage_to_it_is_not", PART),
+    "docs/verify.md": (
+        COMMAND, "test_a_copy_that_is_written_like_its_table_is_accepted_and_damage_to_it_is_not", COMMAND, PART,
+    ),
     "docs/watermarks.md": (
         PART, "test_windows_of_a_pipeline_close_by_the_sources_watermark", OF_OPERATORS, PART,
     ),

@@ -15,7 +15,7 @@ from enum import Enum
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 
-from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates
+from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates, keys_by_piece
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, totals
 from watermark_source.errors import UnsupportedFormatError, printable, shortened
@@ -24,7 +24,6 @@ _EXAMINED = 20
 """Number of pieces that differ whose keys are looked up."""
 _NAMED = 10
 """Number of keys that are named of each kind in a piece."""
-_Parts = tuple[int, int]
 
 
 class Kind(Enum):
@@ -81,17 +80,13 @@ def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str,
     """Compare a copy with the server.
 
     Args:
-        copy: ``piece``, ``key``, ``sha`` and ``crc`` of its rows, which do not change any more.
+        copy: ``piece``, ``key`` and ``sha`` of its rows, which do not change any more.
         server: the rows in one consistent read.
         pieces: how both are cut.
         changed: what each key was that changed between the copy's position and the read's.
     """
     quiet, moved = _set_apart(copy, changed)
-    by_piece: dict[int, list[str]] = defaultdict(list)
-    for key, states in changed.items():
-        by_piece[states.piece].append(key)
-    groups = quiet.groupBy("piece").agg(*map(F.expr, totals(("sha", "crc"))))
-    found = {piece: Fingerprint(*parts) for piece, *parts in groups.collect()}
+    by_piece, found = keys_by_piece(changed), fingerprints_of(quiet)
     there = pieces.on_server(server, lambda piece: by_piece.get(piece, ()))
     differing = sorted(piece for piece in found.keys() | there.keys() if found.get(piece) != there.get(piece))
     wrong: dict[int, dict[str, Kind]] = {}
@@ -108,7 +103,13 @@ def compare(copy: DataFrame, server: Rows, pieces: Pieces, changed: Mapping[str,
     return Compared(counted, len(found.keys() | there.keys() | by_piece.keys()), named, others)
 
 
-def _set_apart(copy: DataFrame, changed: Collection[str]) -> tuple[DataFrame, Mapping[int, Mapping[str, list[_Parts]]]]:
+def fingerprints_of(rows: DataFrame) -> Mapping[int, Fingerprint]:
+    """Return the fingerprints of pieces by their rows with ``piece`` and ``sha``."""
+    groups = rows.groupBy("piece").agg(*map(F.expr, totals("sha")))
+    return {piece: Fingerprint(*parts) for piece, *parts in groups.collect()}
+
+
+def _set_apart(copy: DataFrame, changed: Collection[str]) -> tuple[DataFrame, Mapping[int, Mapping[str, list[int]]]]:
     """Return the rows of a copy whose keys did not change, and the others by their pieces and keys."""
     if not changed:
         return copy, defaultdict(dict)
@@ -116,20 +117,17 @@ def _set_apart(copy: DataFrame, changed: Collection[str]) -> tuple[DataFrame, Ma
     return copy.join(keys, "key", "left_anti"), _rows_by_piece(copy.join(keys, "key", "left_semi"))
 
 
-def _rows_by_piece(rows: DataFrame) -> Mapping[int, Mapping[str, list[_Parts]]]:
-    found: dict[int, dict[str, list[_Parts]]] = defaultdict(lambda: defaultdict(list))
-    for piece, key, *parts in rows.select("piece", "key", "sha", "crc").collect():
-        found[piece][key].append((parts[0], parts[1]))
+def _rows_by_piece(rows: DataFrame) -> Mapping[int, Mapping[str, list[int]]]:
+    found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for piece, key, sha in rows.select("piece", "key", "sha").collect():
+        found[piece][key].append(sha)
     return found
 
 
-def _against(copy: Mapping[str, Sequence[_Parts]], server: Mapping[str, _Parts | None]) -> dict[str, Kind]:
+def _against(copy: Mapping[str, Sequence[int]], server: Mapping[str, int | None]) -> dict[str, Kind]:
     """Return the keys of a piece that differ."""
     if None in server.values():
-        raise UnsupportedFormatError(
-            "a row is longer than the server's max_allowed_packet, so that it has no fingerprint. Leave its long "
-            "columns out by the option excludeColumns"
-        )
+        raise too_long()
     wrong = dict.fromkeys(server.keys() - copy.keys(), Kind.MISSING)
     for key, rows in copy.items():
         if len(rows) > 1:
@@ -141,7 +139,15 @@ def _against(copy: Mapping[str, Sequence[_Parts]], server: Mapping[str, _Parts |
     return wrong
 
 
-def _among(rows: Sequence[_Parts], states: KeyStates) -> Kind | None:
+def too_long() -> UnsupportedFormatError:
+    """Return the error for a row that has no fingerprint."""
+    return UnsupportedFormatError(
+        "a row is longer than the server's max_allowed_packet, so that it has no fingerprint. Leave its long "
+        "columns out by the option excludeColumns"
+    )
+
+
+def _among(rows: Sequence[int], states: KeyStates) -> Kind | None:
     """Return how the rows of a key that changed differ from all that it was."""
     if len(rows) > 1:
         return Kind.DOUBLED

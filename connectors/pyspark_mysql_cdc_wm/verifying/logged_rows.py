@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StringType, StructType
 
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import UnsupportedFormatError
 
@@ -52,9 +54,11 @@ class KeyStates:
     """What one key was in a piece of the binlog."""
 
     piece: int
+    before: int | None
+    """The fingerprint of the row that it had before; ``None``: it had none."""
     may_lack: bool = False
     """Whether it had no row at some position."""
-    rows: set[tuple[int, int]] = field(default_factory=set)
+    rows: set[int] = field(default_factory=set)
     """The fingerprints of its rows, the one before the piece included."""
 
 
@@ -69,10 +73,13 @@ def states_of(changes: Iterable[Row]) -> dict[str, KeyStates]:
     for change in changes:
         # An update that changes the key is a deletion and an insert.
         lacks = change[CHANGE_TYPE] in ("insert", "delete")
-        states = found.setdefault(change["key"], KeyStates(change["piece"]))
+        row = change["sha"]
+        if (states := found.get(change["key"])) is None:
+            existed = change[CHANGE_TYPE] in ("update_preimage", "delete")
+            states = found[change["key"]] = KeyStates(change["piece"], row if existed else None)
         states.may_lack |= lacks
         count -= len(states.rows)
-        states.rows.add((change["sha"], change["crc"]))
+        states.rows.add(row)
         count += len(states.rows)
         if count > _MOST_STATES:
             raise UnsupportedFormatError(
@@ -80,3 +87,22 @@ def states_of(changes: Iterable[Row]) -> dict[str, KeyStates]:
                 "those of each key are compared in memory. Let the query read them, and verify then"
             )
     return found
+
+
+def keys_by_piece(changed: Mapping[str, KeyStates]) -> Mapping[int, Sequence[str]]:
+    """Return the keys that changed by their pieces."""
+    found: dict[int, list[str]] = defaultdict(list)
+    for key, states in changed.items():
+        found[states.piece].append(key)
+    return found
+
+
+def before_changes(
+    found: Mapping[int, Fingerprint], changed: Mapping[str, KeyStates], count: int
+) -> tuple[Fingerprint, ...]:
+    """Return the fingerprints of so many pieces as they were before keys changed; ``found`` is without these keys."""
+    pieces = [found.get(piece, Fingerprint()) for piece in range(count)]
+    for states in changed.values():
+        if states.before is not None:
+            pieces[states.piece] = pieces[states.piece].with_row(states.before)
+    return tuple(pieces)

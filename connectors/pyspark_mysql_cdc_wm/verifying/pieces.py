@@ -3,28 +3,21 @@ own (text, labels, times), by the first digits of the key's SHA-256."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
+from pyspark_mysql_cdc_wm.client.connection import Row
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import key_after
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, totals
-from watermark_source.planning.state import Bound
 
-_PIECE_ROWS = 10_000
-_MOST_PIECES = 2_048
-_SIXTEENTHS = 16
-_MOST_DIGITS = 3
+SIXTEENTHS = 16
 _KEYS_A_STATEMENT = 100_000
 """Keys that a statement leaves out, about: it has to be shorter than ``max_allowed_packet``."""
 
@@ -44,21 +37,27 @@ class Rows:
     def fingerprints(self, where: str, group: str, without: Collection[str]) -> Iterator[tuple[Any, Fingerprint]]:
         """Yield groups of the rows that match a condition, and their fingerprints."""
         for name, *found in self.select(
-            f"SELECT {group}, {', '.join(totals(self.row.server_parts))} FROM {self.table.quoted}"  # noqa: S608 - quoted
+            f"SELECT {group}, {', '.join(totals(self.row.server_digest))} FROM {self.table.quoted}"  # noqa: S608 - quoted
             f"{self._where(where, without)} GROUP BY 1"
         ):
             yield name, Fingerprint(*map(int, found))
 
-    def by_key(self, where: str, without: Collection[str]) -> dict[str, tuple[int, int] | None]:
+    def by_key(self, where: str, without: Collection[str]) -> dict[str, int | None]:
         """Return the fingerprint of each row that matches a condition by the text of its key.
 
         It is ``None`` for a row that is too long for the server to have its text (``max_allowed_packet``).
         """
         found = self.select(
-            f"SELECT {self.key.server}, {', '.join(self.row.server_parts)}"  # noqa: S608 - quoted
+            f"SELECT {self.key.server}, {self.row.server_digest}"  # noqa: S608 - quoted
             f" FROM {self.table.quoted}{self._where(where, without)}"
         )
-        return {str(key): None if crc is None else (int(sha), int(crc)) for key, sha, crc in found}
+        return {str(key): None if sha is None else int(sha) for key, sha in found}
+
+    def any_is_too_long(self) -> bool:
+        """Return whether the server has no text of a row, because it is longer than ``max_allowed_packet``."""
+        return bool(
+            self.select(f"SELECT 1 FROM {self.table.quoted} WHERE {self.row.server} IS NULL LIMIT 1")  # noqa: S608 - quoted
+        )
 
     def _where(self, where: str, without: Collection[str]) -> str:
         conditions = [where] if where else []
@@ -74,6 +73,16 @@ class Pieces(Protocol):
     @property
     def number(self) -> Column:
         """The number of a row's piece."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def cut(self) -> Mapping[str, Any]:
+        """How the table is cut, for JSON."""
         ...
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
@@ -119,6 +128,16 @@ class KeyRanges:
 
         return among(0, len(self.ranges) - 1)
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(self.ranges)
+
+    @property
+    def cut(self) -> Mapping[str, Any]:
+        """The lowest key of each range but the first."""
+        return {"bounds": [each.lower for each in self.ranges[1:]]}
+
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
         """Return the fingerprints; each range is a statement, which reads only that range of the index."""
         return {
@@ -155,13 +174,23 @@ class KeyHashes:
         digits = f"left(sha2(encode({self.key.spark}, 'UTF-8'), 256), {self.digits})"
         return F.expr(f"CAST(conv(concat('0', {digits}), 16, 10) AS INT)")
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return int(SIXTEENTHS**self.digits)
+
+    @property
+    def cut(self) -> Mapping[str, Any]:
+        """The number of digits."""
+        return {"digits": self.digits}
+
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
         """Return the fingerprints, in one statement over the whole table if few keys are left out."""
         found: dict[int, Fingerprint] = {}
         first, left_out = 0, list(without(0))
-        for piece in range(1, _SIXTEENTHS**self.digits + 1):
+        for piece in range(1, self.count + 1):
             more = without(piece)
-            if piece == _SIXTEENTHS**self.digits or len(left_out) + len(more) > _KEYS_A_STATEMENT:
+            if piece == self.count or len(left_out) + len(more) > _KEYS_A_STATEMENT:
                 where = self._within(first, piece - 1)
                 found |= {int(name, 16): of for name, of in rows.fingerprints(where, self._digits, left_out)}
                 first, left_out = piece, []
@@ -184,30 +213,3 @@ class KeyHashes:
     @property
     def _digits(self) -> str:
         return f"CONCAT('0', LEFT(SHA2({self.key.server}, 256), {self.digits}))"
-
-
-def cut(connection: MySqlConnection, table: TableName, key: Sequence[KeyColumn], text: RowText, rows: int) -> Pieces:
-    """Return a table with about so many rows in pieces, by its primary key."""
-    size = max(_PIECE_ROWS, rows // _MOST_PIECES)
-    if not _sorts_alike(key[0]):
-        digits = next(n for n in range(_MOST_DIGITS + 1) if _SIXTEENTHS**n * size >= rows or n == _MOST_DIGITS)
-        return KeyHashes(text, tuple(column.name for column in key), digits)
-    if not all(map(_sorts_alike, key)):
-        # By the first column, whose values rows may share.
-        key = [replace(key[0], chosen=True)]
-    ranges: list[KeyRange] = []
-    lower: Bound = None
-    while True:
-        upper = key_after(connection, table, key, lower, size)
-        ranges.append(KeyRange(lower, upper))
-        if upper is None:
-            return KeyRanges(tuple(key), tuple(ranges))
-        lower = upper
-
-
-def _sorts_alike(column: KeyColumn) -> bool:
-    return (
-        column.type in WHOLE_NUMBERS
-        or column.is_binary
-        or (column.type is ColumnType.NEWDECIMAL and column.can_be_ordered)
-    )

@@ -2,9 +2,8 @@
 
 A value is the text of a whole number, of a decimal's digits, of bytes in hexadecimal, or a text itself behind its
 number of bytes; null is a letter. Floating point numbers are the whole number that has their bits: servers and Java
-show other digits of them. A row's fingerprint is 60 bits of the text's SHA-256 and its CRC-32. That of several rows is
-their number, and of each part the exclusive or: with CRC-32 alone, values swapped between rows of equal lengths would
-not be seen.
+show other digits of them. A row's fingerprint is 60 bits of the text's SHA-256; that of several rows is their number,
+and the exclusive or. By CRC-32, which is linear, values swapped between rows of equal lengths would not be seen.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import pyarrow as pa
+from pyspark.sql.types import DataType, DecimalType
 
 from pyspark_mysql_cdc_wm.options.tables import quoted
 from pyspark_mysql_cdc_wm.records.arrow_types import STRINGS, WHOLE_NUMBERS, has_empty_label
@@ -77,10 +76,10 @@ _TEXTS: Mapping[ColumnType, _Texts] = {
 }
 
 
-def _texts(column: Column, kind: pa.DataType, where: str) -> _Texts:
+def _texts(column: Column, kind: DataType, where: str) -> _Texts:
     if column.type is ColumnType.NEWDECIMAL:
         digits = f"CAST(CAST({{0}} AS DECIMAL({column.precision}, {column.scale})) AS CHAR)"
-        if not pa.types.is_decimal(kind):
+        if not isinstance(kind, DecimalType):
             return _Texts(digits, "{0}", is_free=True)
         # Spark shows a small decimal with an exponent.
         return _Texts(digits, f"replace(format_number({{0}}, {column.scale}), ',', '')")
@@ -107,7 +106,7 @@ class RowText:
     spark: str
 
     @classmethod
-    def of(cls, columns: Iterable[tuple[Column, pa.DataType]], where: str) -> RowText:
+    def of(cls, columns: Iterable[tuple[Column, DataType]], where: str) -> RowText:
         """Return the text of columns with their types in a stream, in this order; ``where`` names the table.
 
         Raises:
@@ -122,16 +121,14 @@ class RowText:
         return cls(f"CONCAT_WS(',', {', '.join(server)})", f"concat_ws(',', {', '.join(spark)})")
 
     @property
-    def server_parts(self) -> tuple[str, str]:
-        """The two parts of the fingerprint, as expressions of the server."""
-        digits = f"LEFT(SHA2({self.server}, 256), {_HEX_DIGITS})"
-        return f"CAST(CONV({digits}, 16, 10) AS UNSIGNED)", f"CRC32({self.server})"
+    def server_digest(self) -> str:
+        """The fingerprint, as an expression of the server."""
+        return f"CAST(CONV(LEFT(SHA2({self.server}, 256), {_HEX_DIGITS}), 16, 10) AS UNSIGNED)"
 
     @staticmethod
-    def spark_parts(text: str) -> tuple[str, str]:
+    def spark_digest(text: str) -> str:
         """Return the same of Spark, of a column with the text."""
-        sent = f"encode({text}, 'UTF-8')"
-        return f"CAST(conv(left(sha2({sent}, 256), {_HEX_DIGITS}), 16, 10) AS BIGINT)", f"crc32({sent})"
+        return f"CAST(conv(left(sha2(encode({text}, 'UTF-8'), 256), {_HEX_DIGITS}), 16, 10) AS BIGINT)"
 
 
 def _part(text: str, length: str, texts: _Texts) -> str:
@@ -143,9 +140,12 @@ class Fingerprint(NamedTuple):
 
     rows: int = 0
     sha: int = 0
-    crc: int = 0
+
+    def with_row(self, sha: int) -> Fingerprint:
+        """Return the fingerprint of these rows and one more."""
+        return Fingerprint(self.rows + 1, self.sha ^ sha)
 
 
-def totals(parts: Iterable[str]) -> tuple[str, ...]:
+def totals(digest: str) -> tuple[str, str]:
     """Return the fields of a ``Fingerprint`` as aggregates, in the words of both the server and Spark."""
-    return ("COUNT(*)", *(f"BIT_XOR({part})" for part in parts))
+    return "COUNT(*)", f"BIT_XOR({digest})"

@@ -1,0 +1,64 @@
+"""``certify`` and ``python -m watermark_source certify --mysql``: what a copy has to be, for whoever has no server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
+from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE
+from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
+from pyspark_mysql_cdc_wm.server_side import LoggedTable, ServerSide, Since
+from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
+from pyspark_mysql_cdc_wm.verifying.comparison import too_long
+from pyspark_mysql_cdc_wm.verifying.logged_rows import before_changes, keys_by_piece
+from watermark_source.connector import UsageError
+
+__all__ = ["ASKED_FOR", "OPTIONS", "certify"]
+
+OPTIONS = OPTION_TABLE
+ASKED_FOR = "password"
+_LONG = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY})
+"""Types of which one value may be longer than a packet."""
+
+
+def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str]) -> str:
+    """Write a certificate of a table, as of the last committed batch of the query that copies it.
+
+    The server makes the fingerprints of ranges of the primary key, in one consistent read. Of keys that changed since
+    the batch the row before is taken from the binlog, so that the table may be written to and the query may go on.
+
+    Args:
+        to: the file to write, on this machine; it must not be there.
+        checkpoint: the checkpoint of the query, a local folder.
+        options: as for ``verify_copy``.
+
+    Returns:
+        One sentence: the table, its rows, and the position they are as of.
+
+    Raises:
+        UsageError: the file is there or cannot be written, or as ``verify_copy``.
+        UnsupportedFormatError, DataLossError, SourceError: as ``verify_copy``.
+    """
+    if (file := Path(to)).exists():
+        raise UsageError(f"{file} is there already; name another file")
+    server, spark = ServerSide.of(checkpoint, options), SparkSession.builder.getOrCreate()
+    with closing(server.connection()) as connection:
+        pieces = server.pieces(connection)
+        since = Since.of(connection, server.state, server.state)
+        log = LoggedTable(spark, server.source, server.table, pieces)
+        with server.read(connection, log, since) as read:
+            by_piece = keys_by_piece(read.changed)
+            found = pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
+            if any(column.type in _LONG for column in server.table.columns) and read.rows.any_is_too_long():
+                raise too_long()
+    position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)
+    made = Certificate(server.table, position, pieces, before_changes(found, read.changed, pieces.count))
+    try:
+        file.write_text(str(made), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error}") from error
+    return f"{file}: {server.table.name} with {made.rows} rows, as of {position}"

@@ -1,0 +1,128 @@
+"""Certificate: what a table was on the server at one position of the binlog, as fingerprints of its pieces.
+
+It is JSON of this form::
+
+    {"certificate": 1,             version of this form
+     "table": "shop.orders",
+     "position": "file 7 position 4711",   the position that the rows are as of
+     "key": ["id"],                columns of the primary key
+     "columns": […],               what is compared, as the server describes it: by it Spark writes a row as a text
+     "schema": {…},                the same as the stream has it, in Spark's form
+     "cut": {"bounds": […]},       where the key is cut: the lowest key of each piece but the first; or {"digits": 2}
+     "pieces": [[rows, sha], …]}      the fingerprint of each piece
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructType
+
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values
+from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
+from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
+from watermark_source.errors import CorruptDataError, OffsetError, UnsupportedFormatError, shortened
+
+_VERSION: Final = 1
+_KEY: Final = "certificate"
+_NUMBERS: Final = ("size", "length", "precision", "scale", "collation")
+"""What a column's text depends on beside its name and type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """What a table was. ``str`` returns its JSON."""
+
+    table: ComparedTable
+    position: str
+    """For people."""
+    pieces: Pieces
+    fingerprints: tuple[Fingerprint, ...]
+    """Of each piece."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the table."""
+        return sum(each.rows for each in self.fingerprints)
+
+    def __str__(self) -> str:
+        table, pieces = self.table, self.pieces
+        return json.dumps(
+            {
+                _KEY: _VERSION,
+                "table": str(table.name),
+                "position": self.position,
+                "key": table.key_names,
+                "columns": list(map(_column_json, table.columns)),
+                "schema": table.schema.jsonValue(),
+                "cut": pieces.cut,
+                "pieces": self.fingerprints,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def of(cls, text: str, where: str) -> Certificate:
+        """Parse a certificate; ``where`` names its place.
+
+        Raises:
+            CorruptDataError: it is damaged, or none.
+            UnsupportedFormatError: it is of another version.
+        """
+        try:
+            found = json.loads(text)
+            if not isinstance(found, Mapping) or _KEY not in found:
+                raise ValueError("an object without a version")
+            if found[_KEY] != _VERSION:
+                raise UnsupportedFormatError(
+                    f"{where}: version {shortened(found[_KEY])} of a certificate; this release reads {_VERSION}"
+                )
+            return _certificate(found)
+        except (KeyError, TypeError, ValueError, OffsetError) as error:
+            raise CorruptDataError(f"{where} is not a certificate: {error}; seen: {shortened(text)}") from None
+
+
+def _certificate(found: Mapping[str, Any]) -> Certificate:
+    table = ComparedTable(
+        TableName.of(found["table"]),
+        tuple(found["key"]),
+        tuple(map(_column_of, found["columns"])),
+        StructType.fromJson(found["schema"]),
+    )
+    pieces = _pieces_of(found["cut"], table)
+    fingerprints = tuple(Fingerprint(*map(int, each)) for each in found["pieces"])
+    if len(fingerprints) != pieces.count:
+        raise ValueError(f"{len(fingerprints)} fingerprints of {pieces.count} pieces")
+    return Certificate(table, str(found["position"]), pieces, fingerprints)
+
+
+def _column_json(column: Column) -> Mapping[str, Any]:
+    return {"name": column.name, "type": column.type.name, **{each: getattr(column, each) for each in _NUMBERS}}
+
+
+def _column_of(found: Mapping[str, Any]) -> Column:
+    return Column(ColumnType[found["type"]], name=found["name"], **{each: found[each] for each in _NUMBERS})
+
+
+def _pieces_of(cut: Mapping[str, Any], table: ComparedTable) -> Pieces:
+    if "digits" in cut:
+        return KeyHashes(table.key, table.key_names, int(cut["digits"]))
+    bounds = [None, *map(tuple, cut["bounds"]), None]
+    # By the first columns of the key, or by all; a bound has two parts of each.
+    cut_by = table.key_names if bounds[1] is None else table.key_names[: len(bounds[1]) // 2]
+    types = {str(column.name): column.type for column in table.columns}
+    kinds = {field.name.lower(): field.dataType for field in table.schema}
+    key = tuple(KeyColumn(name, types[name], to_arrow_type(kinds[name.lower()])) for name in cut_by)
+    for bound in bounds[1:-1]:
+        for column, value in zip(key, key_values(key, bound or ()), strict=True):
+            column.scalar(value)
+    return KeyRanges(key, tuple(KeyRange(*each) for each in pairwise(bounds)))

@@ -1,0 +1,93 @@
+"""A certificate as a file: what it promises of a table's pieces, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import DecimalType, IntegerType, StringType, StructType
+
+from pyspark_mysql_cdc_wm.certified import verify_certified
+from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
+from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
+from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
+from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates, before_changes
+from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError, UsageError
+
+COLUMNS = (
+    Column(ColumnType.LONG, name="id"),
+    Column(ColumnType.NEWDECIMAL, name="Price", precision=12, scale=2),
+    Column(ColumnType.VARCHAR, name="name", collation=45, length=40),
+)
+TABLE = ComparedTable(
+    TableName("shop", "orders"), ("id", "Price"), COLUMNS,
+    StructType().add("id", IntegerType()).add("price", DecimalType(12, 2)).add("name", StringType()),
+)  # fmt: skip
+PRINTS = (Fingerprint(3, 2**60 - 1), Fingerprint(), Fingerprint(1, 5))
+
+
+KEY = (KeyColumn("id", ColumnType.LONG, pa.int32()), KeyColumn("Price", ColumnType.NEWDECIMAL, pa.decimal128(12, 2)))
+BOUNDS = (None, ("id", "Price", 10, "1.50"), ("id", "Price", 20, "-3.00"), None)
+RANGES = KeyRanges(KEY, tuple(KeyRange(*each) for each in pairwise(BOUNDS)))
+
+
+@pytest.mark.parametrize("pieces", [RANGES, KeyHashes(TABLE.key, TABLE.key_names, 0)], ids=["ranges", "hashes"])
+def test_a_certificate_says_what_was_written(pieces: Pieces) -> None:
+    made = Certificate(TABLE, "file 7 position 4711", pieces, PRINTS[: pieces.count])
+    read = Certificate.of(str(made), "orders.json")
+    assert read == made
+    assert read.table.row == TABLE.row
+    assert read.pieces.name(0) == pieces.name(0)
+    assert str(read) == str(made)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"pieces": []}, "0 fingerprints of 3 pieces"),
+        ({"columns": []}, "'id'"),
+        ({"table": "orders"}, "orders is not database.table"),
+        ({"cut": {"bounds": [["id", "Price", "ten", "1"]] * 2}}, "cannot be one of"),
+        ({"cut": {"bounds": [["no", "Price", 10, "1"]] * 2}}, "in the order of"),
+        ({"schema": {}}, "fields"),
+    ],
+)
+def test_what_is_not_a_certificate_is_refused(changed: dict[str, Any], expected: str) -> None:
+    whole = json.loads(str(Certificate(TABLE, "file 7 position 4711", RANGES, PRINTS)))
+    with pytest.raises(CorruptDataError, match=rf"orders\.json is not a certificate: .*{expected}"):
+        Certificate.of(json.dumps({**whole, **changed}), "orders.json")
+    for text in ("", "[]", "{}", json.dumps(whole)[:-20]):
+        with pytest.raises(CorruptDataError, match=r"orders\.json is not a certificate"):
+            Certificate.of(text, "orders.json")
+    with pytest.raises(UnsupportedFormatError, match="version 2 of a certificate; this release reads 1"):
+        Certificate.of(json.dumps({**whole, "certificate": 2}), "orders.json")
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"none\.json cannot be read"):
+        verify_certified(None, tmp_path / "none.json")  # type: ignore[arg-type]
+
+
+def test_a_piece_is_as_it_was_before_its_keys_changed() -> None:
+    found = {0: Fingerprint(2, 5)}
+    changed = {"updated": KeyStates(0, 1), "inserted": KeyStates(0, None), "deleted": KeyStates(2, 9)}
+    assert before_changes(found, changed, 3) == (Fingerprint(3, 4), Fingerprint(), Fingerprint(1, 9))
+
+
+def test_who_verifies_by_a_certificate_imports_nothing_that_reads_a_server() -> None:
+    code = "import sys, pyspark_mysql_cdc_wm.certified; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    parts = ("reading", "lookup", "snapshot.rows_as_of", "snapshot.consistent_view", "records.decoding", "source")
+    readers = tuple(f"pyspark_mysql_cdc_wm.{part}" for part in parts)
+    assert [name for name in loaded if name.startswith((*readers, "numba"))] == []
