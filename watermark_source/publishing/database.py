@@ -22,12 +22,14 @@ _UPDATE: Final = (
     "UPDATE watermark_completeness SET complete_until = ?, mark = ? WHERE table_name = ? AND writer = ? "
     "AND (complete_until IS NULL OR complete_until <= ?)"
 )
-_FIND: Final = "SELECT table_name, writer FROM watermark_completeness WHERE table_name = ? AND writer = ?"
+_FIND: Final = "SELECT table_name, writer, mark FROM watermark_completeness WHERE table_name = ? AND writer = ?"
 _INSERT: Final = "INSERT INTO watermark_completeness (complete_until, mark, table_name, writer) VALUES (?, ?, ?, ?)"
 _ALL: Final = "SELECT table_name, mark FROM watermark_completeness WHERE table_name = ?"
 _SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
 _SQLITE: Final = "sqlite:///"
+_found_by: Final[dict[tuple[str, str, str], str]] = {}
+"""By table, writer and query, the mark that the query of this process found when it last stated its own."""
 
 
 def publish_in(connection: Any, mark: Mark, table: str) -> None:
@@ -46,7 +48,8 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
         table: name of the table, by which ``complete_until`` finds it.
 
     Raises:
-        UsageError: the connection is of another kind, or the database takes the names for those of another writer.
+        UsageError: the connection is of another kind, the database takes the names for those of another writer, or
+            another query states under the same name.
         SourceError: the database refuses; the message has the statement that creates the table of the marks.
     """
     driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
@@ -63,22 +66,43 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
     try:
         with closing(driver.cursor()) as cursor:
             cursor.execute(_FIND.replace("?", sign), key)
-            found = _values_of(cursor.fetchone())
-            if found is None:
+            *found, stands = _values_of(cursor.fetchone()) or (*key, None)
+            other = _stated_meanwhile(mark, table, stands)
+            if stands is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
-            elif found == key:
+            elif found == list(key) and other is None:
                 cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
     except Exception as error:
         raise SourceError(
             f"the time until which {table} is complete cannot be written: {error}. If its table is not there, create "
             f"it once: {_CREATE}"
         ) from error
-    if found not in (None, key):
+    if found != list(key):
         raise UsageError(
             f"table {table}, writer {mark.writer}: the database takes them for table {found[0]}, writer {found[1]}, so "
             "that the time of one would be stated for both; choose names that differ by more than case, accents and "
             f"spaces at their ends, or give the columns of {_TABLE} a binary collation"
         )
+    if other is not None:
+        raise UsageError(
+            f"table {table}, writer {mark.writer}: another query has stated under this name since this one did, batch "
+            f"{other.batch} of {other.checkpoint}. A name belongs to one query, since the later of their times would "
+            "count for both: stop one of them, or give it a name of its own, and start the other again"
+        )
+
+
+def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None:
+    """Return what another query has stated under a mark's name since its own query last did.
+
+    A checkpoint that begins anew finds that of the query before, which stands still, also where its own transaction
+    is rolled back.
+    """
+    key, found = (table, mark.writer, mark.query), stands or ""
+    other = decoded(found, f"a row of {_TABLE}")
+    if other is not None and other.query != mark.query and _found_by.get(key, found) != found:
+        return other
+    _found_by[key] = found
+    return None
 
 
 def _paramstyle_of(driver: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from watermark_source.errors import CorruptDataError, shortened
@@ -17,13 +19,23 @@ _MOST_KEPT = 100_000
 def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     """Yield the marks in the commits that a Delta table still has; none of a folder that is no Delta table.
 
-    Delta keeps commits for thirty days (``delta.logRetentionDuration``).
+    Delta keeps commits for thirty days (``delta.logRetentionDuration``). A name whose queries take turns is several
+    writers: of one query only a checkpoint that begins anew has another id, and that before it does not come back.
     """
-    for name, at in folder.times(_LOG).items():
+    times, marks = folder.times(_LOG), list[Mark]()
+    for name in sorted(times):
         if name.removesuffix(".json").isdecimal() and name.endswith(".json"):
-            mark = _of_commit(folder, name, at)
+            mark = _of_commit(folder, name, times[name])
             if mark is not None:
-                yield mark
+                marks.append(mark)
+    turns: dict[str, list[str]] = defaultdict(list)
+    for mark in marks:
+        if turns[mark.writer][-1:] != [mark.query]:
+            turns[mark.writer].append(mark.query)
+    for mark in marks:
+        queries = turns[mark.writer]
+        is_alone = len(queries) == len(set(queries))
+        yield mark if is_alone else replace(mark, writer=f"{mark.writer} of query {mark.query}")
 
 
 @lru_cache(_MOST_KEPT)

@@ -116,6 +116,23 @@ def test_a_driver_states_its_paramstyle_in_any_package_around_its_connection(
     assert complete_until(f"sqlite:///{file}#counts") == moment_of(NOON + 1)
 
 
+def test_two_queries_under_one_name_are_refused_and_a_checkpoint_that_began_anew_is_not(
+    connection: sqlite3.Connection, url: str
+) -> None:
+    first, second = (replace(MARK, query=name, writer=url) for name in ("first", "second"))
+    publish_in(connection, first, "counts")
+    connection.commit()
+    # Its transaction is rolled back, and repeated.
+    for finish in (connection.rollback, connection.commit):
+        publish_in(connection, second, "counts")
+        finish()
+    with pytest.raises(UsageError, match=r"another query has stated under this name since .* batch 3 of file:/check"):
+        publish_in(connection, replace(first, watermark=MAX), "counts")
+    publish_in(connection, replace(second, watermark=Millis(NOON + 1)), "counts")
+    connection.commit()
+    assert complete_until(url) == moment_of(NOON + 1)
+
+
 def test_names_that_the_database_takes_for_one_are_refused(tmp_path: Path) -> None:
     """The time of the faster of two writers would be stated for both."""
     file = tmp_path / "shop.db"
@@ -187,6 +204,12 @@ def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_an
     assert complete_until(tmp_path) == moment_of(NOON + 5)
     commit(tmp_path, 6, replace(MARK, writer="other", watermark=Millis(NOON + 1)))
     assert complete_until(tmp_path) == moment_of(NOON + 1)
+    # Two queries under one name: of neither the other's time counts.
+    commit(tmp_path, 7, replace(MARK, query="q", batch=5, watermark=Millis(NOON + 9)))
+    commit(tmp_path, 8, replace(MARK, writer="other", query="r", watermark=Millis(NOON + 1)))
+    assert complete_until(tmp_path) == moment_of(NOON - 5)
+    assert complete_until(tmp_path, ["hourly"]) is None
+    (tmp_path / "_delta_log" / f"{7:020}.json").unlink()
     # Of Delta's own checkpoints and of what lies beside its log nothing is read.
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text("{}")
     (tmp_path / "_delta_log" / f"{6:020}.checkpoint.parquet").write_bytes(b"PAR1")
