@@ -19,9 +19,9 @@ _SHORTEST, _LONGEST = 0.015, 0.1
 """Seconds from an answer "nothing new" to the next look. Spark asks about 85 times a second while it is idle."""
 _SHARE = 0.04
 """The next look comes after this part of the time that has passed since the last batch, within those bounds."""
-_CPU_SHARE, _RAREST = 0.03, 1.0
+_CPU_SHARE, _RAREST = 0.025, 1.0
 """Looks that would take more than this share of a core though they are ``_LONGEST`` apart become rarer still, up to so
-many seconds: thousands of splits take their time."""
+many seconds: thousands of splits take their time. What checks for new logs takes as much beside them."""
 _CHEAP, _FADED = 0.01, 2.0
 """Seconds of CPU time that a look may take and still follow a batch closely: what it takes beyond them keeps to the
 share from the first look on, and after so many seconds without a batch all of it does."""

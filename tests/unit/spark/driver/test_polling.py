@@ -22,13 +22,13 @@ def pause(monkeypatch: pytest.MonkeyPatch, *, rest: float, cpu: float) -> float:
     [
         (0.0, 0.0, 0.015),
         (1.0, 0.0, 0.04),
-        (60.0, 0.003, 0.1),
-        (0.0, 0.016, 0.2),
-        (1.0, 0.016, 0.011 / 0.03),
+        (60.0, 0.002, 0.1),
+        (0.0, 0.016, 0.24),
+        (1.0, 0.016, 0.44),
         (2.0, 0.0, 0.08),
-        (2.0, 0.003, 0.1),
-        (2.0, 0.016, 0.016 / 0.03),
-        (60.0, 0.015, 0.5),
+        (2.0, 0.002, 0.08),
+        (2.0, 0.016, 0.64),
+        (60.0, 0.015, 0.6),
         (0.0, 0.05, 1.0),
         (60.0, 9.9, 1.0),
     ],
@@ -44,10 +44,10 @@ def test_a_pause_grows_evenly_with_the_price_of_a_look_and_right_after_a_batch_n
     monkeypatch: pytest.MonkeyPatch, rest: float
 ) -> None:
     pauses = [pause(monkeypatch, rest=rest, cpu=n / 10_000) for n in range(600)]
-    assert all(0 <= after - before < 0.0034 for before, after in pairwise(pauses))
+    assert all(0 <= after - before < 0.0041 for before, after in pairwise(pauses))
     spared = round(100 * max(0.0, 1.0 - rest / 2.0))
     assert [*map(pytest.approx, pauses[:spared])] == [
-        min(max(0.1, n / 10_000 / 0.03), max(0.015, 0.04 * rest)) for n in range(spared)
+        min(max(0.1, n / 10_000 / 0.025), max(0.015, 0.04 * rest)) for n in range(spared)
     ]
 
 
