@@ -365,15 +365,19 @@ def _announced(
 
 def _reached_within(backlog: Backlog, aligned: Aligned, budgeted: Budgeted) -> dict[Split, Millis]:
     """Return the watermarks of splits at the ends that the budget gives them, as far as a time index shows them."""
-    reached: dict[Split, Millis] = {}
-    for split, at_end in aligned.reached.items():
+
+    def reached(split: Split) -> Millis | None:
+        at_end, before = aligned.reached.get(split), backlog.splits[split].watermark
         if budgeted.ends[split] == aligned.ends[split]:
-            reached[split] = at_end
-        elif split in budgeted.reached:
-            before = backlog.splits[split].watermark
-            at_cut = backlog.strategy.watermark_of(budgeted.reached[split])
-            reached[split] = min(at_end, at_cut if before is None else max(before, at_cut))
-    return reached
+            return at_end
+        if split not in budgeted.reached:
+            return None
+        at_cut = backlog.strategy.watermark_of(budgeted.reached[split])
+        at_cut = at_cut if before is None else max(before, at_cut)
+        # Where the index does not show the log's end, it may show the cut.
+        return at_cut if at_end is None else min(at_end, at_cut)
+
+    return {split: watermark for split in aligned.ends if (watermark := reached(split)) is not None}
 
 
 def _lead(

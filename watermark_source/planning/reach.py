@@ -12,7 +12,7 @@ from watermark_source.planning.group import NO_OTHERS
 from watermark_source.planning.group_limit import counting
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.split import RowIndex, Split, TimeIndex
+from watermark_source.planning.split import IndexEntry, RowIndex, Split, TimeIndex
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import MAX, Millis
@@ -57,12 +57,15 @@ def reach_after(
     active, after = counting(planned, reached, logs)
     if not active or after.keys() != active.keys() or active.keys() & (logs.unknown | logs.stale | logs.uncommitted):
         return None
-    splits = {s: SplitState(t.position, t.position, after[s]) for s, t in active.items()}
-    backlog = backlog_of(splits, replace(observation, others=NO_OTHERS), policy, index)
-    passed = index.first_after({s: strategy.event_time_of(after[s]) for s in backlog.splits})
-    if any(e is not None and e.position < splits[s].position for s, e in passed.items()):
-        # A row that is read is later, as beyond a gap in time: only when it has been seen it is known that it counts.
+    read = {s: t.position for s, t in active.items()}
+    left = {s for s, at in read.items() if logs.ends.get(s, 0) > at}
+    passed = index.first_after({s: strategy.event_time_of(after[s]) for s in left})
+    beyond = {s: e for s, e in passed.items() if e is not None and e.position < read[s]}
+    if beyond and not _count(beyond, read, index, policy.future_cap(observation.now)):
         return None
+    after |= {s: strategy.watermark_of(e.event_time) for s, e in beyond.items()}
+    splits = {s: SplitState(at, at, after[s]) for s, at in read.items()}
+    backlog = backlog_of(splits, replace(observation, others=NO_OTHERS), policy, index)
     shown = {
         s: strategy.watermark_of(newest) for s, newest in backlog.newest.items() if not backlog.is_of_future(newest)
     }
@@ -76,3 +79,21 @@ def reach_after(
     cut = budgeted_ends(backlog, backlog.ends, sure).reached
     at_cut = {s: max(after[s], strategy.watermark_of(at)) for s, at in cut.items()}
     return min([reach, *at_cut.values()])
+
+
+def _count(
+    beyond: Mapping[Split, IndexEntry], read: Mapping[Split, int], index: TimeIndex, future_cap: Millis | None
+) -> bool:
+    """Return whether the entries are rows that will move the watermarks, the last ones that splits have read.
+
+    An entry beyond a gap in time may be none, as a control record with rows of the past behind it: unless a later row
+    follows at once, that is known only when it has been seen.
+    """
+    following = index.first_after({s: e.event_time for s, e in beyond.items()})
+    return all(
+        e.after == read[s]
+        and (then := following[s]) is not None
+        and then.position == read[s]
+        and (future_cap is None or e.event_time < future_cap)
+        for s, e in beyond.items()
+    )
