@@ -118,6 +118,28 @@ def at_least_one(
     )
 
 
+def a_duration(
+    *, name: str, example: str, doc: str, default: str | None = None, minimum: str = "0 ms", maximum: str | None = None
+) -> Option:
+    """Return a row that accepts a duration, as milliseconds; all of it is given as a user writes it.
+
+    Without a default the option is off.
+    """
+    lowest = durations.parse_duration(minimum)
+    parse = duration(minimum=lowest, maximum=None if maximum is None else durations.parse_duration(maximum))
+    at_least = ", greater than zero" if lowest == 1 else f", at least {minimum}" if lowest else ""
+    limits = f", {minimum} to {maximum}" if maximum else at_least
+    return Option(
+        name=name,
+        parse=parse,
+        accepted=f"must be {durations.ACCEPTED}{limits}",
+        example=example,
+        doc=doc,
+        default=None if default is None else parse(default),
+        default_text=default or "off",
+    )
+
+
 def point_in_time(*, name: str, kind: Callable[[int], Any], doc: str) -> Option:
     """Return a row that accepts a time, and converts its milliseconds since the epoch to ``kind``."""
     return Option(

@@ -14,6 +14,7 @@ from watermark_source.option_table import (
     OptionTable,
     Renamed,
     _warn_once,
+    a_duration,
     boolean,
     duration,
     host_name,
@@ -173,6 +174,21 @@ def test_blank_is_empty() -> None:
 def test_a_duration_below_its_minimum_is_refused(minimum: int, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         duration(minimum=minimum)(text)
+
+
+@pytest.mark.parametrize(("limits", "text"), [
+    ({}, ""),
+    ({"minimum": "1 ms"}, ", greater than zero"),
+    ({"minimum": "1 second"}, ", at least 1 second"),
+    ({"minimum": "1 second", "maximum": "1 day"}, ", 1 second to 1 day"),
+])  # fmt: skip
+def test_a_row_of_a_duration_states_the_limits_that_it_enforces(limits: dict[str, str], text: str) -> None:
+    row = a_duration(name="pause", example="5 seconds", doc="", default="2 seconds", **limits)
+    assert row.accepted == f"must be a number and a unit (ms, seconds, minutes, hours, days){text}"
+    assert (row.default, row.default_text, row.read("1 minute")) == (2_000, "2 seconds", 60_000)
+    for refused in ("0 ms",) * bool(limits) + ("2 days",) * ("maximum" in limits):
+        with pytest.raises(OptionError, match="must be a number and a unit"):
+            row.read(refused)
 
 
 def test_a_duration_at_its_minimum_is_accepted() -> None:

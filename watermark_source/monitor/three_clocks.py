@@ -17,7 +17,7 @@ from typing import Any, Final
 from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.window_facts import Unfollowed
-from watermark_source.planning.hold_kinds import SHORTEST_SILENCE
+from watermark_source.planning.hold_kinds import SHORTEST_SILENCE, Motion
 from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment
@@ -400,7 +400,7 @@ _AT_REST = 30_000
 
 def _comes_rarely(source: SourceStatus) -> bool:
     """Return whether what holds the watermark had a row not long ago: between rows it is behind, too."""
-    quiet = (hold.quiet for hold in source.holds if not hold.kind.holds_alone)
+    quiet = (hold.quiet for hold in source.holds if hold.kind.motion is not Motion.STUCK)
     return any(silent is not None and silent < _AT_REST for silent in quiet)
 
 

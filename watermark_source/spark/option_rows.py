@@ -10,6 +10,7 @@ from watermark_source.errors import shortened
 from watermark_source.option_table import (
     Option,
     Renamed,
+    a_duration,
     at_least_one,
     duration,
     host_name,
@@ -102,12 +103,9 @@ def strategy_option(rows: Sequence[StrategyRow]) -> Option:
 
 ENGINE_OPTIONS: tuple[Option, ...] = (
     strategy_option(STRATEGIES),
-    Option(
+    a_duration(
         name="maxOutOfOrderness",
-        parse=duration(minimum=0),
-        default=0,
-        default_text="0 seconds",
-        accepted=f"must be {durations.ACCEPTED}",
+        default="0 seconds",
         example="5 seconds",
         doc="How far an event may be behind the highest event time of its own split and still be on time. With "
         f"`percentile` the upper limit of the learned bound. {only_with('maxOutOfOrderness')}",
@@ -130,12 +128,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="Number of rows of each split that are read ahead of a batch: no row within this distance after a batch, "
         f"when the batch is planned, is made late by it. {only_with('lookaheadRows')}",
     ),
-    Option(
+    a_duration(
         name="maxWatermarkLag",
-        parse=duration(minimum=0),
-        default=10_000,
-        default_text="10 seconds",
-        accepted=f"must be {durations.ACCEPTED}",
+        default="10 seconds",
         example="10 seconds",
         doc="How far the watermark of a split with nothing left to read stays behind the driver's clock: no event may "
         "be written to its log later than this after its own event time, by that clock. Where the log's system sets "
@@ -150,11 +145,9 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         doc="Writers that must have announced a watermark before there is one. Others count as soon as they announce, "
         f"so name each writer that may not have begun yet. {only_with('announcedBy')}",
     ),
-    Option(
+    a_duration(
         name="writerTimeToLive",
-        parse=duration(minimum=1_000),
-        default_text="off",
-        accepted=f"must be {durations.ACCEPTED}, at least 1 second",
+        minimum="1 second",
         example="10 minutes",
         doc="The watermark no longer waits for a writer that has announced nothing for this long, by the clock of this "
         "query's driver, while it could read the announcements; rows that the writer writes later may be late. With "
@@ -183,11 +176,8 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "Needs `alignmentMaxDrift`, except with `watermarkStrategy` `none` or `idleFollows` `group`: without a drift "
         "a source waits only for sources that hold the group back.",
     ),
-    Option(
+    a_duration(
         name="alignmentMaxDrift",
-        parse=duration(minimum=0),
-        default_text="off",
-        accepted=f"must be {durations.ACCEPTED}",
         example="2 minutes",
         doc="How far a split's watermark may be ahead of the slowest active split of its group. A split that is "
         "further ahead is paused. Of the sources of a group the lowest drift counts. Needs `alignmentGroup`.",
@@ -208,12 +198,11 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "`spark.sql.redaction.options.regex` to `(?i)url|alignmentstore`. Needs `alignmentGroup`.",
         secret=True,
     ),
-    Option(
+    a_duration(
         name="alignmentTimeToLive",
-        parse=duration(minimum=5_000, maximum=86_400_000),
-        default=30_000,
-        default_text="30 seconds",
-        accepted=f"must be {durations.ACCEPTED}, 5 seconds to 1 day",
+        minimum="5 seconds",
+        maximum="1 day",
+        default="30 seconds",
         example="30 seconds",
         doc="The group no longer waits for a source that has published nothing for this long. Needs `alignmentGroup`.",
     ),
@@ -265,34 +254,27 @@ ENGINE_OPTIONS: tuple[Option, ...] = (
         "that joins and unions with them continue; rows that arrive behind it are late. Needs `alignmentGroup` and "
         "`idleTimeout`.",
     ),
-    Option(
+    a_duration(
         name="maxFutureSkew",
-        parse=duration(minimum=0),
-        default_text="off",
-        accepted=f"must be {durations.ACCEPTED}",
         example="10 minutes",
         doc="An event further in the future than this, by the driver's clock when its batch is planned, does not "
         "advance the watermark: one wrong clock cannot make every other row late. Such rows are delivered and "
         f"counted. {not_with('maxFutureSkew')}",
     ),
-    Option(
+    a_duration(
         name="watermarkInterval",
-        parse=duration(minimum=1),
-        default=1_000,
-        default_text="1 second",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        minimum="1 ms",
+        default="1 second",
         example="1 second",
         doc="While no rows arrive, a batch without rows advances the watermark this long after the last batch: by the "
         "clock with `watermarkStrategy` `none` and `ingestion`, and of a class with `on_silence`, by the group with "
         "`idleFollows` `group`, by the system's own time where the system sets the times of its rows. With `announced` "
         "it is the least time between two batches without rows (by default 200 milliseconds).",
     ),
-    Option(
+    a_duration(
         name="watermarkWarningAfter",
-        parse=duration(minimum=1),
-        default=60_000,
-        default_text="1 minute",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        minimum="1 ms",
+        default="1 minute",
         example="5 minutes",
         doc="After this long without a first watermark, or with one that stands still although rows are read, a "
         "warning is logged: which partition holds the watermark back, since when, and which option to set "

@@ -9,13 +9,12 @@ from pyspark_aligned_kafka.options.event_time_options import EVENT_TIME_OPTIONS,
 from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
 from pyspark_aligned_kafka.options.positions import NoMatch
 from pyspark_aligned_kafka.options.subscription import parse_assign, parse_subscribe, parse_subscribe_pattern
-from watermark_source import durations
 from watermark_source.option_table import (
     Option,
     OptionTable,
     Renamed,
+    a_duration,
     at_least_one,
-    duration,
     integer,
     one_of,
     point_in_time,
@@ -159,12 +158,10 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         "`maxTriggerDelay` has passed since rows were last read. The first rows after a query's start never wait, nor "
         "do those of the triggers AvailableNow and Once. Watermarks and status are sent meanwhile.",
     ),
-    Option(
+    a_duration(
         name="maxTriggerDelay",
-        parse=duration(minimum=1),
-        default=900_000,
-        default_text="15m",
-        accepted=f"must be {durations.ACCEPTED}, greater than zero",
+        minimum="1 ms",
+        default="15m",
         example="5 minutes",
         doc="Longest time for which rows wait because of `minOffsetsPerTrigger`.",
     ),
