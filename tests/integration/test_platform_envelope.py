@@ -1,4 +1,5 @@
-"""What a managed platform has: Connect to a Spark of its own with Delta, the wheel of a release, and nothing set."""
+"""What a managed platform has: a Spark of its own with Delta, the wheel of a release, and nothing set: over Connect,
+and with what is complete of a Delta table, in a session of its own."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import tempfile
 import venv
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from services.java import java_command
 from services.kafka import Kafka
 from services.local_server import ChildProcess, free_ports
 from services.wait_until import wait_until
-from tests.integration import platform_job
+from tests.integration import platform_complete_job, platform_job
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
 from tests.unit.test_wheel import checkout, wheel_of  # noqa: F401 - a fixture
@@ -66,13 +68,16 @@ def environment(platform: Path) -> dict[str, str]:
     return {"PATH": f"{platform / 'bin'}:/usr/bin:/bin", "HOME": str(platform), "JAVA_HOME": str(java)}
 
 
+def delta_jars() -> str:
+    return ",".join(map(str, jars(f"delta-{DELTAS[0].revision}", DELTAS, transitive=False)))
+
+
 @pytest.fixture
 def remote(platform: Path, tmp_path: Path) -> Iterator[str]:
     """The address of a Connect server, which has Delta."""
     (port,) = free_ports(1)
     (home,) = platform.glob("lib/python*/site-packages/pyspark")
-    found = ",".join(map(str, jars(f"delta-{DELTAS[0].revision}", DELTAS, transitive=False)))
-    settings = {"spark.connect.grpc.binding.port": str(port), "spark.jars": found, **SETTINGS}
+    settings = {"spark.connect.grpc.binding.port": str(port), "spark.jars": delta_jars(), **SETTINGS}
     command = [str(home / "bin" / "spark-submit"), "--master", "local[2]"]
     command += [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
@@ -98,15 +103,25 @@ def test_windows_in_delta_are_exact_over_two_runs_where_nothing_can_be_set(
         {0: np.arange(0, 2 * HOUR, 0.7), 1: np.arange(0, HOUR, 1.3)},
         {0: np.arange(2 * HOUR, 3 * HOUR, 0.7), 1: np.arange(HOUR, 2.5 * HOUR, 1.3)},
     )
-    for rows in runs:
-        write(kafka.bootstrap, topic, rows)
+
+    def answer_of(program: str, *given: str) -> Any:
         done = subprocess.run(
-            [str(platform / "bin" / "python"), platform_job.__file__, remote, kafka.bootstrap, topic, str(tmp_path)],
+            [str(platform / "bin" / "python"), program, *given, kafka.bootstrap, topic, str(tmp_path)],
             cwd=tmp_path, env=environment(platform), capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        streamed, whole = json.loads(done.stdout.splitlines()[-1])
+        return json.loads(done.stdout.splitlines()[-1])
+
+    for rows in runs:
+        write(kafka.bootstrap, topic, rows)
+        streamed, whole = answer_of(platform_job.__file__, remote)
         # Windows have ended that end before the newest event time of the slower partition.
         ended = int(rows[1][-1]) // 60
         assert streamed == [row for row in whole if row[0] < START // 60_000 + ended]
         assert len(streamed) == ended
+        # After the stream, OPTIMIZE and a rewrite of the whole table: complete until the watermark of these windows.
+        minutes, *until = answer_of(platform_complete_job.__file__, delta_jars(), json.dumps(SETTINGS))
+        assert minutes == streamed
+        assert len(until) == 3
+        assert {at // 60_000 for at in until} == {START // 60_000 + ended}
+        assert len(set(until)) == 1

@@ -45,6 +45,7 @@ def test_the_row_of_a_key_that_changed_is_one_of_its_states(
 ) -> None:
     states = states_of(changes(*logged))["k"]
     assert states.piece == 7
+    assert states.before == (None if logged[0][0] == "insert" else A)
     assert _among(copy, states) is found
 
 
