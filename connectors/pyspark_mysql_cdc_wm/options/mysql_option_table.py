@@ -252,7 +252,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         name="snapshotChunkRows",
         default=500_000,
         example="20000",
-        doc="Approximate number of rows in one chunk of a table's snapshot. One task reads a chunk.",
+        doc="Approximate number of rows in one chunk of a table's snapshot. One task reads a chunk. Chunks "
+        "already planned keep their size.",
     ),
     at_least_one(
         name="snapshotParallelism",
