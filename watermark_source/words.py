@@ -19,6 +19,8 @@ class Words:
     """The options that state where the event time is and its form, joined by "and"."""
     profile: str | None = None
     """The command that shows the event times of a log."""
+    watermarks: str | None = None
+    """The command about the writers that announce watermarks for a log."""
     from_start: str | None = None
     """The line with which a new query reads what was there before it."""
     at_rest: str | None = None

@@ -49,6 +49,7 @@ WORDS: Final = Words(
     minimum="minOffsetsPerTrigger",
     event_time="eventTimeColumn and eventTimeFormat",
     profile="python -m watermark_source profile --kafka --kafka.bootstrap.servers HOST:9092 --subscribe TOPIC",
+    watermarks="python -m watermark_source watermarks --kafka --kafka.bootstrap.servers HOST:9092 --topic TOPIC",
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
     dated_by='name these times in the source, as in .option("eventTimeColumn", "value:$.{column}")',

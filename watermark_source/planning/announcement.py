@@ -190,25 +190,24 @@ def _refuse(constant: str) -> None:
 NO_WRITER: Final = "no writer has announced a watermark yet"
 
 
-def writers_line(names: Sequence[str]) -> str:
+WATERMARKS: Final = "python -m watermark_source watermarks LOG"
+"""The command about the writers of a log, where its connector is not known."""
+
+
+def writers_line(names: Sequence[str], command: str = WATERMARKS) -> str:
     """Return what to do about writers that announce nothing; without names, about a topic that none announces for."""
     if names:
-        return f"start writer {listed(names)}; {gone_line(names)}"
+        return f"start writer {listed(names)}; {gone_line(names, command)}"
     return (
         "start the query that writes the topic, with announce_watermark(query, topic=…), or another program with a "
         'WatermarkAnnouncer; where nothing announces, leave .option("watermarkStrategy", "announced") out'
     )
 
 
-def gone_line(names: Sequence[str]) -> str:
-    """Return what to do about writers that announce no more."""
+def gone_line(names: Sequence[str], command: str = WATERMARKS) -> str:
+    """Return what to do about writers that announce no more; ``command``: about the writers of their log."""
     name, it = (names[0], "it") if len(names) == 1 else ("WRITER", "one")
     return (
-        f"if {it} is gone for good: {watermarks_command(f'drop {name}')}, and remove its name from "
-        '.option("announcedBy", …); or .option("writerTimeToLive", "10 minutes")'
+        f"if {it} is gone for good: {command} drop {name}, and remove its name from announcedBy, if it is there; or "
+        '.option("writerTimeToLive", "10 minutes")'
     )
-
-
-def watermarks_command(what: str) -> str:
-    """Return a command about the writers of a log, whose system and name are to be written for the three dots."""
-    return f"python -m watermark_source watermarks … {what}"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus, announced_at
-from watermark_source.planning.announcement import gone_line, writers_line
+from watermark_source.planning.announcement import WATERMARKS, gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, Motion, SplitFacts
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
@@ -225,25 +225,27 @@ def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
         words: of its connector.
         window: what waits for it.
     """
-    return _of_writer(hold) if hold.by is HeldBy.WRITER else ENGLISH[hold.kind].advice(hold, words, window)
+    if hold.by is HeldBy.WRITER:
+        return _of_writer(hold, words.watermarks or WATERMARKS)
+    return ENGLISH[hold.kind].advice(hold, words, window)
 
 
 _STOPPED_AFTER: Final = 60_000
 """Milliseconds without an announcement after which a writer may have stopped."""
 
 
-def _of_writer(hold: Hold) -> str:
+def _of_writer(hold: Hold, command: str) -> str:
     if hold.name == THE_ANNOUNCEMENTS:
         return writers_line([]) if hold.kind is HoldKind.NEVER else ""
     if hold.kind is HoldKind.NO_ANSWER:
-        return gone_line([hold.name])
+        return gone_line([hold.name], command)
     if hold.kind is HoldKind.NEVER:
-        return writers_line([hold.name])
+        return writers_line([hold.name], command)
     if not hold.kind.is_caught_up:
         return ""
     if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
         return f"see why(query) in the job of {hold.name}, which announced less than a minute ago"
-    return writers_line([hold.name])
+    return writers_line([hold.name], command)
 
 
 def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:

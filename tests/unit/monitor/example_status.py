@@ -42,6 +42,7 @@ KAFKA = Words(
     limit="maxOffsetsPerTrigger",
     event_time="eventTimeColumn and eventTimeFormat",
     profile="python -m watermark_source profile --kafka --kafka.bootstrap.servers HOST:9092 --subscribe TOPIC",
+    watermarks="python -m watermark_source watermarks --kafka --kafka.bootstrap.servers HOST:9092 --topic TOPIC",
     from_start='.option("startingOffsets", "earliest")',
     at_rest='.option("watermarkStrategy", "ingestion")',
     marks="watermarkColumn",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.monitor.example_status import NOON, checkout, checkpoint, source_status, split_view
+from tests.unit.monitor.example_status import KAFKA, NOON, checkout, checkpoint, source_status, split_view
 from watermark_source import why_open
 from watermark_source.command_line import main
 from watermark_source.errors import OffsetError, UsageError
@@ -403,12 +403,13 @@ def test_announced_watermarks_wait_for_writers() -> None:
         "the window that ends at 2026-11-21 12:01:00 UTC closes when every writer of the topic has announced that "
         "time: writer carts is at 2026-11-21 12:00:00 UTC: has announced nothing for 4 min; writer sessions has"
     )
-    assert found.remarks == (f"to do: start writer carts; {GONE}",)
+    gone = GONE.replace("python -m watermark_source watermarks LOG", KAFKA.watermarks or "")
+    assert found.remarks == (f"to do: start writer carts; {gone}",)
 
 
 GONE = (
-    "if it is gone for good: python -m watermark_source watermarks … drop carts, and remove its "
-    'name from .option("announcedBy", …); or .option("writerTimeToLive", "10 minutes")'
+    "if it is gone for good: python -m watermark_source watermarks LOG drop carts, and remove its "
+    'name from announcedBy, if it is there; or .option("writerTimeToLive", "10 minutes")'
 )
 
 
@@ -595,7 +596,7 @@ def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_pa
     offset = offset_of(None, wm=NOON, announced={"at": 4, "log": "Yk2", "writers": ["carts"]})
     found = why_open(checkpoint(tmp_path, [offset], [NOON]), END)
     assert "writer carts: what it has announced is in the topic of announcements, not in a checkpoint" in found.sentence
-    list_them = "python -m watermark_source watermarks … list prints what each writer announced last"
+    list_them = "python -m watermark_source watermarks LOG list prints what each writer announced last"
     assert found.remarks[0] == f"to do: {list_them}; {GONE}"
 
 
