@@ -25,6 +25,7 @@ from benchmarks.memory import RECORDS as MEMORY_RECORDS
 from benchmarks.memory import memory
 from benchmarks.mysql import CASES as MYSQL_CASES
 from benchmarks.mysql import on_one_server
+from benchmarks.open_pages import open_pages
 from benchmarks.ordering import disordered_topic, ordering
 from benchmarks.payload import payload, payload_topics
 from benchmarks.planning import planning
@@ -43,8 +44,8 @@ from watermark_source import recommended_conf
 RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "alignment-join", "latency", "freshness",
-    "window-latency", "idle", "cold", "page", "memory", "planning", "ordering", "temporal-join", "event-time",
-    "payload", "payload-alignment", "look-ahead", "between-jobs",
+    "window-latency", "idle", "cold", "page", "open-pages", "memory", "planning", "ordering", "temporal-join",
+    "event-time", "payload", "payload-alignment", "look-ahead", "between-jobs",
 )  # fmt: skip
 GROUP_CASE, COMPILING = "alignment-group", "compiling"
 CASES = (*KAFKA_CASES, GROUP_CASE, COMPILING, *MYSQL_CASES)
@@ -183,6 +184,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "payload": partial(payload, spark, kafka.bootstrap, "json", rounds),
                 "idle": partial(idle, spark, kafka.bootstrap, "steady"),
                 "page": partial(page, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
+                "open-pages": partial(open_pages, spark, kafka.bootstrap, "steady", rounds),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "between-jobs": partial(between_jobs, spark, kafka.bootstrap, "steady", PARTITIONS),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),

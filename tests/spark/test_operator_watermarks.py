@@ -24,6 +24,7 @@ from watermark_source.spark.operator_watermarks import (
     output_of,
     read_watermarks,
 )
+from watermark_source.spark.query_windows import Windows
 
 pytestmark = pytest.mark.spark
 
@@ -225,6 +226,7 @@ def test_rows_of_later_batches_are_after_what_the_operators_stated(
     chain = of_spark["two window aggregations"]
     assert isinstance(chain, BatchWatermarks)
     assert [(o.name, o.is_last) for o in chain.operators] == [("StateStoreSave", True), ("StateStoreSave", False)]
+    assert chain.windows == Windows(30_000, 30_000)
     # The watermark that came in is too high for a join: these rows were written later, and are not after it.
     left = running["left outer join, left time"]
     entered = [(batch, stated + 3_001) for batch, stated in left.stated if not isinstance(stated, NoWatermark)]

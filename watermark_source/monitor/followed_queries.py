@@ -281,7 +281,8 @@ class QueryReader:
 
     def _asked(self, committed: int | None) -> Operators:
         if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
-            read = read_watermarks(self._query)
+            before = self._operators if isinstance(self._operators, BatchWatermarks) else None
+            read = read_watermarks(self._query, before)
             self._operators = newest(self._operators, read, committed)
             # While Spark plans, the next look asks again.
             self._asked_after = committed if self._operators is read else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from heapq import merge
@@ -26,6 +26,8 @@ MOST_POINTS: Final = 400
 """Points that are kept of a source. Of more, two neighbours become one, with the worse values of both."""
 
 
+_PACE = 300_000
+"""Milliseconds by which the time until all is read is estimated."""
 _LOOKED_BACK = 20
 """Changes among which one is looked for that continues."""
 NO_HOLDER: Final = "nothing"
@@ -197,6 +199,14 @@ def _limit(group: GroupStatus | None) -> str:
     if group.hold:
         return _NOTHING_READ
     return _NO_LIMIT if group.limit is None else watermark_text(group.limit)
+
+
+def until_read(points: Sequence[Point]) -> int | None:
+    """Return in how many milliseconds nothing is unread at the pace of the last minutes; ``None`` if that is unknown,
+    or if there is not less from one to the next."""
+    known = [(each.at, each.lag) for each in points if each.lag is not None and each.at > points[-1].at - _PACE]
+    read = known[0][1] - known[-1][1] if known else 0
+    return known[-1][1] * (known[-1][0] - known[0][0]) // read if read > 0 else None
 
 
 def thinned(points: tuple[Point, ...], most: int = MOST_POINTS) -> tuple[Point, ...]:

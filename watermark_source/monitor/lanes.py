@@ -44,6 +44,8 @@ class Look(Enum):
     LEFT_OUT = "idle"
     SILENT = "silent"
     """Its log, or its driver, does not answer."""
+    FAILED = "failed"
+    """The error that ended the query names it."""
     OTHERS = "others"
     """Several, without a bar."""
 

@@ -8,11 +8,10 @@ from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import age_text
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
-from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans
+from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans, until_read
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, behind_clock, from_clock
 from watermark_source.monitor.verdict import Verdict, ended_verdict, holder_of, verdict_of
-from watermark_source.planning.watermark import MIN
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import subject
 from watermark_source.status_model.source_status import SourceStatus
@@ -44,7 +43,9 @@ class QueryView:
     @property
     def verdict(self) -> Verdict:
         """The first sentences about it."""
-        return verdict_of(self.clocks, self.why, self.since)
+        ahead = [until_read(points) for points in self.points.values() if points and points[-1].lag]
+        known = [each for each in ahead if each is not None]
+        return verdict_of(self.clocks, self.why, self.since, max(known) if known and len(known) == len(ahead) else None)
 
 
 class Ended(NamedTuple):
@@ -200,14 +201,10 @@ def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
 
 
 def _what_holds(query: QueryView) -> str:
-    lowest = min(
-        (source for source in query.clocks.sources if source.holds),
-        key=lambda source: MIN if source.watermark is None else source.watermark,
-        default=None,
-    )
-    if lowest is None:
+    held = holder_of(query.clocks)
+    if held is None:
         return f"its status is: {query.why}"
-    return f"its watermark is held by {subject(lowest.holds[0])}: {lowest.holds[0].why}"
+    return f"its watermark is held by {subject(held[1])}: {held[1].why}"
 
 
 def _query_json(query: QueryView, page: Page) -> dict[str, Any]:

@@ -17,11 +17,11 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
@@ -44,10 +44,12 @@ _log = logging.getLogger(__name__)
 PORT: Final = 4_050
 _FRESH_SECONDS = 1.0
 """Requests within this time share one reading of the queries, whose sources report once a second."""
-_MOST_REQUESTS = 32
-"""Requests at a time; more are refused."""
+_MOST_REQUESTS = 64
+"""Requests at a time, those of open pages among them; more are refused."""
 _REQUEST_SECONDS = 10.0
-"""For a whole request with its answer."""
+"""For a whole request with its answer, or with the next event of a page that is open."""
+_EVENT_SECONDS = 5.0
+"""From one event to the next, at the same moments for all, so that all share one reading."""
 _STOP_SECONDS = 5.0
 _ENDED_SHOWN = 3_600_000
 """Milliseconds for which a query that has ended is named."""
@@ -225,25 +227,38 @@ class _Queries(StatusListener):
 
 
 class _Drawn:
-    """The texts of the last page, each made once: many readers cost what one does."""
+    """The bytes of the last page, each made once: many readers cost what one does."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._of: Page | None = None
-        self._texts: dict[Asked | None, str] = {}
+        self._made: dict[tuple[_Form, Asked | None], bytes] = {}
 
-    def text(self, of: Page, asked: Asked | None) -> str:
-        """Return a page as HTML, or as JSON where nothing of it was asked."""
+    def body(self, of: Page, form: _Form, asked: Asked | None = None) -> bytes:
+        """Return a page in a form."""
         with self._lock:
             if self._of is not of:
-                self._of, self._texts = of, {}
-            if asked not in self._texts:
-                self._texts[asked] = json.dumps(page_json(of)) if asked is None else page_html(of, asked)
-            return self._texts[asked]
+                self._of, self._made = of, {}
+            if (form, asked) not in self._made:
+                self._made[form, asked] = form(of, asked).encode("utf-8", "backslashreplace")
+            return self._made[form, asked]
+
+
+_Form: TypeAlias = Callable[[Page, Asked | None], str]
+
+
+def _as_json(of: Page, _: Asked | None) -> str:
+    return json.dumps(page_json(of))
+
+
+def _as_event(of: Page, asked: Asked | None) -> str:
+    # JSON has no line breaks, at which a field of an event ends.
+    return f"data: {json.dumps(page_html(of, asked))}\n\n"
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    request_queue_size = _MOST_REQUESTS
 
     def __init__(self, address: tuple[str, int], page: Callable[[], Page], allowed: frozenset[str]) -> None:
         self.page = page
@@ -252,6 +267,7 @@ class _Server(ThreadingHTTPServer):
         self._places = threading.BoundedSemaphore(_MOST_REQUESTS)
         self._ends: dict[socket.socket, float] = {}
         """When each connection is closed at the latest, by the monotonic clock."""
+        self._is_stopped = threading.Event()
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, _Handler)
 
@@ -277,6 +293,17 @@ class _Server(ThreadingHTTPServer):
             del self._ends[request]
             self._places.release()
 
+    def awaits_event(self, request: socket.socket) -> bool:
+        """Wait for the moment of the next event, and let its connection last; return whether there is one."""
+        wait = _EVENT_SECONDS - time.monotonic() % _EVENT_SECONDS
+        self._ends[request] = time.monotonic() + wait + _REQUEST_SECONDS
+        return not self._is_stopped.wait(wait)
+
+    def server_close(self) -> None:
+        """Stop listening, and end the events."""
+        self._is_stopped.set()
+        super().server_close()
+
     def service_actions(self) -> None:
         """Close connections whose time is over, twice a second: a limit of each receive restarts with every byte."""
         now = time.monotonic()
@@ -287,6 +314,11 @@ class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log instead of printing: a client may close its connection at any moment."""
         _log.debug("a request to the status page failed", exc_info=True)
+
+
+_NOT_THIS_HOST: Final = (
+    b"The request's Host is none of this page's. Behind a proxy: StatusPage(spark, allowed_hosts=[...])\n"
+)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -301,32 +333,35 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        status, kind, text = self._document()
-        body = text.encode("utf-8", "backslashreplace")
-        self.send_response(status)
-        for name, value in {**_HEADERS, "Content-Type": kind, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
+        plain, url = "text/plain; charset=utf-8", urlsplit(self.path)
+        if not self._names_this_machine():
+            self._send(HTTPStatus.FORBIDDEN, plain, _NOT_THIS_HOST, with_body=with_body)
+        elif url.path == "/status.json":
+            body = self.server.drawn.body(self.server.page(), _as_json)
+            self._send(HTTPStatus.OK, "application/json", body, with_body=with_body)
+        elif url.path == "/":
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self._page(url.query, page_html), with_body=with_body)
+        elif url.path == "/events" and with_body:
+            self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+            while self.server.awaits_event(self.connection):
+                self.wfile.write(self._page(url.query, _as_event))
+        else:
+            self._send(HTTPStatus.NOT_FOUND, plain, b"There are / and /status.json\n", with_body=with_body)
+
+    def _page(self, query: str, form: _Form) -> bytes:
+        page = self.server.page()
+        return self.server.drawn.body(page, form, asked_of(query, page.ids))
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes, *, with_body: bool) -> None:
+        self._head(status, {"Content-Type": kind, "Content-Length": str(len(body))})
         if with_body:
             self.wfile.write(body)
 
-    def _document(self) -> tuple[HTTPStatus, str, str]:
-        """Return status, content type and text of what was requested."""
-        plain = "text/plain; charset=utf-8"
-        if not self._names_this_machine():
-            return (
-                HTTPStatus.FORBIDDEN,
-                plain,
-                ("The request's Host is none of this page's. Behind a proxy: StatusPage(spark, allowed_hosts=[...])\n"),
-            )
-        url = urlsplit(self.path)
-        if url.path not in ("/", "/status.json"):
-            return HTTPStatus.NOT_FOUND, plain, "There are / and /status.json\n"
-        page = self.server.page()
-        if url.path == "/status.json":
-            return HTTPStatus.OK, "application/json", self.server.drawn.text(page, None)
-        asked = asked_of(url.query, page.ids)
-        return HTTPStatus.OK, "text/html; charset=utf-8", self.server.drawn.text(page, asked)
+    def _head(self, status: HTTPStatus, fields: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {**_HEADERS, **fields}.items():
+            self.send_header(name, value)
+        self.end_headers()
 
     def _names_this_machine(self) -> bool:
         hosts = self.headers.get_all("Host") or []

@@ -28,6 +28,7 @@ from watermark_source.spark.operator_watermarks import (
     executed_batch,
     output_of,
 )
+from watermark_source.spark.query_windows import Windows
 from watermark_source.status_model.hold_texts import advice_of, held_text, moment_text, subject
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.status_model.watermark_warnings import zone_text
@@ -86,6 +87,8 @@ class QueryClocks:
     batch: ExecutedBatch | None = None
     has_windows: bool = True
     """Whether it has operators that hold rows; taken to have before the first batch."""
+    windows: Windows | None = None
+    """Those that it aggregates by, as far as its plan shows them."""
     waits_for_trigger: bool = False
     """Whether the next batch begins at the interval of the trigger."""
     unfollowed: Unfollowed | None = None
@@ -196,6 +199,7 @@ def query_clocks(
         rows_at=max(rows_at, default=None),
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in holding),
         has_windows=batch is None or bool(holding),
+        windows=operators.windows if isinstance(operators, BatchWatermarks) else None,
         batch=batch,
         waits_for_trigger=waits_for_trigger,
         unfollowed=unfollowed,
@@ -420,8 +424,11 @@ def _trigger(of: QueryClocks, parts: Delays) -> str:
 
 def _fresh(of: QueryClocks, parts: Delays) -> str:
     lag = of.event_time_lag
+    is_behind = lag is not None and lag > TOLERANCE
     shown = "" if lag is None else f", and the output watermark is {from_clock(lag)}"
-    return f"the data are fresh: rows are processed {_within(parts.processing)} after they arrive{shown}"
+    what = "no row waits" if is_behind else "the data are fresh"
+    held = _held_by(of) if is_behind else ""
+    return f"{what}: rows are processed {_within(parts.processing)} after they arrive{shown}{held}"
 
 
 def _data_old(of: QueryClocks, parts: Delays) -> str:

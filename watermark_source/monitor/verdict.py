@@ -79,13 +79,16 @@ def holder_of(of: QueryClocks) -> tuple[SourceStatus, Hold] | None:
     return min(held, key=lambda each: MIN if each[0].watermark is None else each[0].watermark, default=None)
 
 
-def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -> Verdict:
+def verdict_of(
+    of: QueryClocks, why: Diagnosis, held_since: int | None = None, until_read: int | None = None
+) -> Verdict:
     """Return the verdict on a running query.
 
     Args:
         of: its clocks.
         why: what ``diagnose`` found.
         held_since: since when the present holder holds it, milliseconds since 1970-01-01 UTC; ``None`` if unknown.
+        until_read: in how many milliseconds nothing is unread at the present pace; ``None`` if unknown.
     """
     held = holder_of(of)
     if why.verdict is DelayVerdict.UNFOLLOWED and of.unfollowed is not None:
@@ -113,7 +116,11 @@ def verdict_of(of: QueryClocks, why: Diagnosis, held_since: int | None = None) -
         word=word,
         where=_where(of),
         reason=_reason(of, why, parts, held),
-        more=(*_hold(held, of, held_since), *(_on_time(of) if is_fresh else _meanwhile(of))),
+        more=(
+            *_hold(held, of, held_since),
+            *_pace(of, held, until_read),
+            *(_on_time(of) if is_fresh else _meanwhile(of)),
+        ),
     )
 
 
@@ -156,7 +163,7 @@ def _where(of: QueryClocks) -> str:
 def _state(of: QueryClocks, why: Diagnosis, held: tuple[SourceStatus, Hold] | None) -> tuple[State, str]:
     if of.input_watermark is not None and not is_moment(of.input_watermark):
         return State.ENDED, "complete"
-    if _snapshots(of):
+    if snapshots_of(of):
         return State.WAITS, "reads a snapshot"
     if of.input_watermark is None and not of.first_batch:
         return State.WAITS if held is None else State.HELD, "no watermark yet"
@@ -179,15 +186,22 @@ def _reason(of: QueryClocks, why: Diagnosis, parts: Delays, held: tuple[SourceSt
     """Return the cause of the delay; nothing where there is none to name."""
     if of.input_watermark is not None and not is_moment(of.input_watermark):
         return NO_CLAUSE
-    if snapshots := _snapshots(of):
+    if snapshots := snapshots_of(of):
         return Clause(_snapshot(snapshots))
     is_batch = why.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER)
     if held is not None and not (is_batch and not held[1].kind.is_being_read):
-        return cause(held[1], of.at)
+        return _silent_source(*held) or cause(held[1], of.at)
     return Clause(_OF_VERDICT[why.verdict](of, parts))
 
 
-def _snapshots(of: QueryClocks) -> list[SnapshotProgress]:
+def _silent_source(source: SourceStatus, hold: Hold) -> Clause | None:
+    """Return that the source of the group which holds has stopped reporting; ``None`` if it has not."""
+    silent = () if source.group is None or hold.by is not HeldBy.SOURCE else source.group.silent
+    of_it = next((peer.silent for peer in silent if peer.name == hold.name), None)
+    return None if of_it is None else Clause("source ", hold.name, f" has reported nothing for {age_text(of_it)}")
+
+
+def snapshots_of(of: QueryClocks) -> list[SnapshotProgress]:
     """Return the snapshots that are being read, and those of the same sources that are done."""
     return [each for source in of.sources if any(not s.done for s in source.snapshots) for each in source.snapshots]
 
@@ -295,6 +309,13 @@ def _closes(of: QueryClocks) -> str:
     if not of.has_windows or late is None or late < 0:
         return ""
     return f" A window closes about {age_text(late)} after its end."
+
+
+def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: int | None) -> Iterator[Clause]:
+    """Yield when all is read, where results wait for that."""
+    is_old = of.unprocessed is not None and of.unprocessed.is_older
+    if until_read and (is_old if held is None else held[1].kind is HoldKind.BACKLOG):
+        yield Clause(f"At the pace of the last minutes all is read in about {age_text(until_read)}.")
 
 
 def _meanwhile(of: QueryClocks) -> Iterator[Clause]:

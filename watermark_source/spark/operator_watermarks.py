@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from watermark_source.errors import UsageError
 from watermark_source.planning.offset import own_offset
 from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.spark.query_windows import Windows, windows_in
 from watermark_source.supported_spark import scala_items
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class BatchWatermarks:
     has_late: bool = True
     """Whether ``late`` is the watermark of the batch before. Without ``statefulOperator.allowMultiple`` Spark has one
     watermark for both, and ``late`` is that by which the batch emits rows."""
+    windows: Windows | None = None
+    """Those that it aggregates by; ``None`` without any, or where their ends are not known before their rows."""
 
 
 def read_watermarks(
@@ -145,12 +148,14 @@ def batch_watermarks(
     batch, operators = int(execution.currentBatchId()), tuple(found)
     if before is not None:
         return replace(before, batch=batch, operators=operators)
+    analyzed = execution.analyzed()
     return BatchWatermarks(
         batch=batch,
         operators=operators,
         is_complete=str(execution.outputMode()) == "Complete",
-        has_stateless_rows=_has_stateless_rows(execution.analyzed()),
+        has_stateless_rows=_has_stateless_rows(analyzed),
         has_late=str(execution.sparkSession().conf().get(_SEVERAL, "true")) == "true",
+        windows=windows_in(str(analyzed.toString())),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.unit.monitor.example_status import NOON, page, progress_of, source_status, split_view
+from watermark_source.durations import count_text
 from watermark_source.monitor.history import Change, ChangeKind, Point
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_content import Ended, Page, QueryView
@@ -18,6 +19,7 @@ from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
+from watermark_source.spark.query_windows import Windows
 from watermark_source.status_model.source_status import (
     GroupStatus,
     Outline,
@@ -31,6 +33,7 @@ from watermark_source.status_model.source_status import (
 
 SECOND, MINUTE, HOUR = 1_000, 60_000, 3_600_000
 NOW = NOON + 10 * MINUTE + 11 * SECOND
+MINUTES = Windows(MINUTE, MINUTE)
 
 
 def iso(at: int) -> str:
@@ -41,7 +44,13 @@ def iso(at: int) -> str:
 
 
 def query(
-    name: str, *sources: SourceStatus, applied: int | None = None, rows: int = 17, at: int = NOW, **fields: Any
+    name: str,
+    *sources: SourceStatus,
+    applied: int | None = None,
+    rows: int = 17,
+    at: int = NOW,
+    windows: Windows | None = MINUTES,
+    **fields: Any,
 ) -> QueryView:
     """Return a query whose operators have applied this watermark and hold so many rows."""
     operators = [] if rows < 0 else [{"operatorName": "stateStoreSave", "numRowsTotal": rows}]
@@ -53,7 +62,7 @@ def query(
     )
     clocks = query_clocks(event, sources, at, idle_at=at - SECOND)
     if operators:
-        clocks = replace(clocks, output_watermark=applied)
+        clocks = replace(clocks, output_watermark=applied, windows=windows)
     known = QueryAt(sources=sources, batch=812, applied=applied)
     given: dict[str, Any] = {"id": name} | fields
     return QueryView(name=name, clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **given)
@@ -134,7 +143,8 @@ def many(partitions: int = 10_000) -> Page:
         lag = lags[n] if n < len(lags) else n % 9
         status = Status.IDLE if n >= partitions - 22 else Status.ACTIVE
         view = split_view(n, status, watermark=NOW - late, position=1_000, end=1_000 + lag, holds_back=n == 0,
-                          newest_in_log=NOW - 500 if lag else None)  # fmt: skip
+                          newest_in_log=NOW - 500 if lag else None,
+                          why=f"behind by {count_text(lag, 'record')}")  # fmt: skip
         view = replace(view, split=Split("clicks", n))
         views[view.split] = view
     outlines = [Outline(v.split, v.status, v.lag, v.holds_back, v.watermark) for v in views.values()]
@@ -145,7 +155,8 @@ def many(partitions: int = 10_000) -> Page:
                                             unread=Unprocessed(NOW - 100 * SECOND, "clicks-0"))),
         **reported._asdict(),
     )  # fmt: skip
-    shown = query("clicks-per-user", source, applied=NOW - 163 * SECOND, points=rising("clicks", NOW - 150 * SECOND),
+    shown = query("clicks-per-user", source, applied=NOW - 163 * SECOND, windows=Windows(MINUTE, 10 * SECOND),
+                  points=rising("clicks", NOW - 150 * SECOND, lag=source.lag or 0),
                   held_since={"clicks": NOW - 150 * SECOND})  # fmt: skip
     return page(shown, at=NOW)
 
@@ -158,7 +169,7 @@ def on_time() -> Page:
     ]
     turn = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOW - 2_900, takes_turns=True, why="caught up")
     source = source_status(*views, **read(watermark=NOW - 2_900, slowest=(turn,), out_of_orderness=1_499))
-    shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=2_210,
+    shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=2_210, windows=Windows(SECOND, SECOND),
                   points=rising("orders", NOW, lag=30))  # fmt: skip
     return page(shown, at=NOW)
 
@@ -192,18 +203,33 @@ def snapshot() -> Page:
     views = [split_view(n, watermark=None, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why) for n in range(1)]
     source = source_status(*views, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
                                           format_name="mysql-cdc-wm"))  # fmt: skip
-    return page(query("revenue", source, rows=12_044), at=NOW)
+    return page(query("revenue", source, rows=12_044, held_since={"shop": began}), at=NOW)
 
 
 def failed() -> Page:
     """A query that failed three minutes ago, as its last batch left it."""
     at = NOW - 192 * SECOND
-    views = [split_view(n, watermark=at - 3_200 + 300 * n, end=100 + n) for n in range(6)]
-    source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999))
-    shown = query("invoices", source, applied=at - 4_000, at=at, rows=87,
-                  points=rising("orders", at, at=at, lag=40))  # fmt: skip
+    views = [split_view(n, watermark=at - 3_200 + 300 * ((n + 2) % 6), end=100 + n) for n in range(6)]
+    views = [replace(view, split=Split("invoices", view.split.number)) for view in views]
+    source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999,
+                                          source_name="invoices"))  # fmt: skip
+    shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=Windows(SECOND, SECOND),
+                  points=rising("invoices", at, at=at, lag=40))  # fmt: skip
     error = "[OFFSETS_LOST] invoices-4 begins at offset 92118, and the query wanted 81400"
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
+
+
+def ended() -> Page:
+    """A query that was stopped two minutes ago, as its last batch left it."""
+    (failed_query,) = failed().ended
+    return page(at=NOW, ended=(failed_query._replace(error=None),))
+
+
+def on_the_clock() -> Page:
+    """Event time is the clock of the batch."""
+    source = source_status(split_view(0, watermark=None, end=104), **read(
+        watermark=NOW - 900, processing_time=True, slowest=(), out_of_orderness=None))  # fmt: skip
+    return page(query("alarms", source, applied=NOW - 1_900, rows=40, windows=Windows(SECOND, SECOND)), at=NOW)
 
 
 def frozen_source() -> Page:
@@ -225,7 +251,7 @@ def frozen_source() -> Page:
     source = source_status(*views, **read(
         watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits))  # fmt: skip
     return page(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
-                      points=rising("orders", NOW - 10 * SECOND),
+                      windows=Windows(10 * SECOND, 10 * SECOND), points=rising("orders", NOW - 10 * SECOND),
                       held_since={"orders": NOW - 40 * SECOND}), at=NOW)  # fmt: skip
 
 
@@ -234,9 +260,10 @@ def two_sources() -> Page:
     newest = NOW - 78 * SECOND
     hold = Hold(name="shop-0", kind=HoldKind.SILENT, watermark=newest, lag=0, quiet=70 * SECOND, newest=newest,
                 why="nothing to read for 1 min 10 s; never idle without idleTimeout")  # fmt: skip
+    of_shop = split_view(0, watermark=newest, end=100, quiet=70 * SECOND, kind=HoldKind.SILENT, holds_back=True,
+                         why=hold.why)  # fmt: skip
     shop = source_status(
-        split_view(0, watermark=newest, end=100, quiet=70 * SECOND, kind=HoldKind.SILENT, holds_back=True,
-                   why=hold.why),
+        replace(of_shop, split=Split("shop", 0)),
         **read(watermark=newest, source_name="customers", slowest=(hold,), without_holder=NOW - 4_400,
                format_name="mysql-cdc-wm", out_of_orderness=0),
     )  # fmt: skip
@@ -244,7 +271,8 @@ def two_sources() -> Page:
         *(split_view(n, watermark=NOW - 4_400 + 600 * n, end=107 + n, newest_in_log=NOW - 300) for n in range(3)),
         **read(watermark=NOW - 4_400, slowest=(), out_of_orderness=1_000),
     )
-    return page(query("orders-with-customers", shop, orders, applied=newest - SECOND, rows=4_310,
+    return page(query("orders-with-customers", shop, orders, applied=newest - SECOND, rows=4_310, windows=None,
+                      held_since={"customers": NOW - 68 * SECOND},
                       points=rising("customers", newest)), at=NOW)  # fmt: skip
 
 
@@ -254,7 +282,9 @@ def replay() -> Page:
     views = [split_view(n, watermark=then + 40 * SECOND * n, position=100, end=9_000_000) for n in range(4)]
     old = Unprocessed(NOW - 40 * MINUTE, "orders-0", is_older=True)
     source = source_status(*views, **read(watermark=then, slowest=(), newest=then + 200 * SECOND, unread=old))
-    return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=120_000), at=NOW)
+    points = [Point(NOW - m * MINUTE, 51 * HOUR + 41 * m * MINUTE, 35_999_600 + 450_000 * m) for m in range(15, -1, -1)]
+    return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=120_000, points={"orders": points},
+                      windows=Windows(10 * SECOND, 10 * SECOND)), at=NOW)  # fmt: skip
 
 
 def announced(
@@ -270,7 +300,7 @@ def announced(
                         announced=last, since=NOW - quiet, kind=kind, why=why)  # fmt: skip
     hold = Hold(by=HeldBy.WRITER, name="sessions", watermark=last, quiet=quiet, kind=kind, why=why)
     topic = source_status(split_view(0, watermark=None, end=100), **read(
-        watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic"))  # fmt: skip
+        watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic", newest=last))  # fmt: skip
     daily = query("daily-revenue", topic, applied=last - 15 * SECOND, points=rising("sessions-topic", NOON),
                   held_since={"sessions-topic": NOW - 8 * MINUTE})  # fmt: skip
     return page(daily, at=NOW)
@@ -294,6 +324,8 @@ PAGES: Mapping[str, Page] = {
     "no-watermark": no_watermark(),
     "snapshot": snapshot(),
     "failed": failed(),
+    "ended": ended(),
+    "on-the-clock": on_the_clock(),
     "frozen-source": frozen_source(),
     "two-sources": two_sources(),
     "replay": replay(),

@@ -248,10 +248,12 @@ def test_each_state_is_well_formed_and_has_one_sentence_before_its_picture(name:
         ("no-watermark", "There are no results yet: orders-3 has had no record yet."),
         ("snapshot", "There are no results yet: the snapshot is 59 % read, with about 6 min 31 s to go."),
         ("failed", "The query failed 3 min 12 s ago, after batch 812."),
-        ("frozen-source", "Results are 15 s behind the clock: the alignment group waits for payments."),
+        ("frozen-source", "Results are 15 s behind the clock: source payments has reported nothing for 42 s."),
         ("two-sources", "Results are 1 min 19 s behind the clock: the newest record in shop-0 is from 12:08:53."),
         ("replay", "Results are 2 d 03 h behind the clock: the query is still reading history"),
-        ("chain", "One of 6 queries has failed, and 2 are held back."),
+        ("chain", "One of 6 queries has failed, and 2 are held back: both wait for orders-2."),
+        ("ended", "The query ended 3 min 12 s ago, after batch 812."),
+        ("on-the-clock", "Results are 1.9 s behind the clock."),
         (
             "announced",
             "Results are 10 min behind the clock: writer sessions has announced nothing newer than 11:59:58.",
@@ -289,10 +291,12 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "Writer sessions has held the watermark back for at least 8 min.",
                 "has announced nothing for 8 min 20 s",
-                "announcedBy",
+                "--kafka.bootstrap.servers HOST:9092 --topic TOPIC drop sessions, and remove its name from announcedBy",
             ),
         ),
-        ("on-time", ("A window closes about 3.5 s after its end.", "held by" + "nothing")),
+        ("on-time", ("A window closes about 3.5 s after its end.", "held by" + "nothing", "next closes at 12:10:08")),
+        ("replay", ("At the pace of the last minutes all is read in about 1 h 19 min.",)),
+        ("snapshot", ("read" + "199 128" + "of about 336 256 rows", "rate" + "350 rows/s", "time left6 min 31 s")),
     ],
 )
 def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(
@@ -301,6 +305,48 @@ def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_ro
     text = Outline(page_html(PAGES[name])).text
     for answer in answers:
         assert answer in text
+
+
+def classes(of: str, kind: str) -> list[str]:
+    """Return the classes of the rectangles in elements of a class, in their order."""
+    inside = re.findall(rf'<svg class="{kind}".*?</svg>', of)
+    return [name for each in inside for name in re.findall(r'<rect class="([\w-]+)"', each)]
+
+
+def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> None:
+    shown = page_html(PAGES["held-back"])
+    assert classes(shown, "cells") == ["closed"] * 2 + ["next"] + ["open"] * 11
+    text = Outline(shown).text
+    assert "windows 1 minnext to close: 12:00:00, in 1 s of event time" in text
+    assert "next closes at 12:00:00" in text
+    sliding = Outline(page_html(PAGES["ten-thousand"])).text
+    assert "windows 1 min every 10 snext to close: 12:07:30" in sliding
+    # Of a join no windows are known.
+    assert classes(page_html(PAGES["two-sources"]), "cells") == ["closed"]
+
+
+def test_without_a_query_an_example_shows_how_to_read_the_picture() -> None:
+    shown = page_html(PAGES["nothing"])
+    found = Outline(shown)
+    assert "No query runs in this session." in found.text
+    assert "example-1 holds the watermark back, example-2 is paused, and example-3 left out" in found.text
+    rows = [attrs["class"] for tag, attrs in found.elements if (attrs.get("class") or "").startswith("row ")]
+    assert rows == ["row holds", "row counts", "row paused", "row idle"]
+    assert "<code>python -m watermark_source explain --checkpoint DIR</code>" in shown
+
+
+def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> None:
+    shown = page_html(PAGES["failed"])
+    rows = re.findall(r'<li class="row (\w+)"><div class="who"><b>([^<]+)</b>', shown)
+    assert [name for kind, name in rows if kind == "failed"] == ["invoices-4"]
+    assert len(rows) == 6
+    assert "The data are fresh" not in shown
+
+
+def test_what_waits_is_not_called_fresh_beside_results_that_are_late() -> None:
+    for name, of in PAGES.items():
+        text = Outline(page_html(of)).text
+        assert not re.search(r"Results are \d+ (min|h|d)\b.*The data are fresh", text), name
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:
@@ -567,12 +613,70 @@ def test_a_reader_chooses_how_often_the_page_loads_again(served: _Server) -> Non
 
 def test_a_page_is_drawn_once_for_all_that_ask_the_same(served: _Server, monkeypatch: pytest.MonkeyPatch) -> None:
     first = request(served)[1]
-    monkeypatch.setattr("watermark_source.monitor.status_page.page_html", lambda *_: "drawn again")
+    monkeypatch.setattr("watermark_source.monitor.page.document._whole", lambda *_: "drawn again")
     assert request(served)[1] == first
     assert request(served, path="/?query=of+no+page")[1] == first
     assert request(served, path="/?refresh=0")[1] == b"drawn again"
     served.page = lambda: page()
     assert request(served)[1] == b"drawn again"
+
+
+@pytest.fixture
+def quick_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watermark_source.monitor.status_page._EVENT_SECONDS", 0.05)
+
+
+@contextlib.contextmanager
+def events_of(server: _Server, path: str = "/events") -> Iterator[Iterator[str]]:
+    """Return the pages that an open page receives."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+    connection.request("GET", path, headers={"Host": "localhost"})
+    answer = connection.getresponse()
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
+    try:
+        yield (json.loads(line.removeprefix(b"data: ")) for line in answer if line.startswith(b"data: "))
+    finally:
+        answer.close()
+        connection.close()
+
+
+def test_an_open_page_receives_what_is_new_until_the_server_stops(served: _Server, quick_events: None) -> None:
+    with events_of(served, "/events?refresh=5&query=1") as events:
+        assert next(events) == page_html(CHECKOUT, Asked(query="1"))
+        served.page = lambda: page()
+        wait_until(lambda: next(events) == page_html(page()), 60, "the new page")
+        served.server_close()
+        assert len(list(events)) < 1_000
+
+
+def test_twenty_open_pages_share_one_drawing(
+    served: _Server, quick_events: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+
+    def draw(name: str, *_: object) -> str:
+        drawn.append(name)
+        return "drawn"
+
+    monkeypatch.setattr("watermark_source.monitor.page.document._whole", draw)
+    with contextlib.ExitStack() as stack:
+        for events in [stack.enter_context(events_of(served)) for _ in range(20)]:
+            assert next(events) == "drawn"
+        assert request(served)[0].status == 200
+    assert len(drawn) == 2
+
+
+def test_an_open_page_outlasts_the_limit_of_a_request_and_one_that_takes_nothing_in_does_not(
+    served: _Server, quick_events: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("watermark_source.monitor.status_page._REQUEST_SECONDS", 1.0)
+    large = "x" * 1_000_000
+    with events_of(served) as events, connected(served) as stuck:
+        stuck.sendall(b"GET /events HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: len(served._ends) == 2, 60, "both pages")
+        monkeypatch.setattr("watermark_source.monitor.page.document._whole", lambda *_: large)
+        served.page = lambda: page()
+        wait_until(lambda: next(events) == large and len(served._ends) == 1, 60, "the end of one of them")
 
 
 def test_silent_connections_do_not_keep_others_out(served: _Server) -> None:
@@ -583,7 +687,7 @@ def test_silent_connections_do_not_keep_others_out(served: _Server) -> None:
 
 
 def test_more_than_the_most_connections_are_refused_until_some_end(served: _Server) -> None:
-    silent = [connected(served) for _ in range(32)]
+    silent = [connected(served) for _ in range(64)]
     with pytest.raises(ConnectionError):
         request(served)
     for each in silent:
@@ -595,7 +699,7 @@ def test_connections_that_send_a_byte_now_and_then_are_closed_all_the_same(
     served: _Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("watermark_source.monitor.status_page._REQUEST_SECONDS", 0.5)
-    dripping = [connected(served) for _ in range(32)]
+    dripping = [connected(served) for _ in range(64)]
 
     def is_answered() -> bool:
         for each in dripping:

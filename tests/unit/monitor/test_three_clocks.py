@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.monitor.example_status import NOON, source_status, split_view
+from tests.unit.monitor.example_status import KAFKA, NOON, source_status, split_view
 from watermark_source.monitor import followed_queries
 from watermark_source.monitor.page_content import clock_rows
 from watermark_source.monitor.three_clocks import (
@@ -332,7 +332,7 @@ NO_MARK: dict[str, Any] = {"watermark": None, "views": (split_view(0), NEVER)}
                     WriterView(name="a", status="awaited", kind=HoldKind.NEVER, why="has announced nothing yet")
                 ],
             },
-            f"writer a: has announced nothing yet; {writers_line(['a'])}",
+            f"writer a: has announced nothing yet; {writers_line(['a'], KAFKA.watermarks or '')}",
         ),
     ],
 )
@@ -524,7 +524,7 @@ def test_operators_are_asked_again_once_the_batch_that_an_idle_query_named_is_co
     batches = iter((7, 8))
     monkeypatch.setattr(
         followed_queries, "read_watermarks",
-        lambda _: BatchWatermarks(next(batches), (), is_complete=False, has_stateless_rows=False),
+        lambda *_: BatchWatermarks(next(batches), (), is_complete=False, has_stateless_rows=False),
     )  # fmt: skip
     query = SimpleNamespace(
         _jsq=SimpleNamespace(streamingQuery=IdleExecution), lastProgress=None, status={"message": ""}
@@ -544,7 +544,7 @@ def test_the_output_watermark_stays_known_while_spark_plans_the_next_batch(monke
     stated = BatchWatermarks(7, (windows,), is_complete=False, has_stateless_rows=False)
     later = replace(stated, batch=8, operators=(replace(windows, output=Millis(300)),))
     read = iter((stated, NoWatermark(Why.PLANNING), NoWatermark(Why.PLANNING), later))
-    monkeypatch.setattr(followed_queries, "read_watermarks", lambda _: next(read))
+    monkeypatch.setattr(followed_queries, "read_watermarks", lambda *_: next(read))
     query = SimpleNamespace(_jsq=SimpleNamespace(streamingQuery=IdleExecution), status={"message": ""})
     reader = followed_queries.QueryReader(query, 0, lambda: NOON)
     found = []

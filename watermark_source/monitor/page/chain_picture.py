@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from watermark_source.durations import age_text
+from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.axis import axis_of
 from watermark_source.monitor.lanes import Lane, Look
 from watermark_source.monitor.page.figure import Figure
@@ -23,6 +23,7 @@ from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus
 
 
 def chains_of(of: Page) -> Iterator[tuple[QueryView, ...]]:
@@ -89,17 +90,30 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
     queries = {query.id: query for query in of}
     for query in of:
         writers = _writers(query, queries)
+        if not writers:
+            yield from (_topic(source) for source in query.clocks.sources if not source.is_announced)
         finished = [passed_by_operators(writer.clocks) for writer in writers] or [query.clocks.newest]
         done, held = passed_by_operators(query.clocks), holder_of(query.clocks)
         above = min((mark for mark in finished if mark is not None), default=None)
         yield Lane(
             name=query.name,
-            word="reads " + " and ".join(writer.name for writer in writers) if writers else "the first",
+            word="reads " + " and ".join(writer.name for writer in writers) if writers else "query",
             look=Look.COUNTS,
             watermark=done if is_moment(done) else None,
             newest=None if above is None else min(above, now),
             note="" if held is None else f"waits for {subject(held[1])}",
         )
+
+
+def _topic(of: SourceStatus) -> Lane:
+    """Return a row for what a first job reads: a bar up to the partition that is the furthest."""
+    marks = (view.watermark for view in of.splits if is_moment(view.watermark))
+    return Lane(
+        name=of.source_name,
+        word=count_text(of.splits_total, of.words.split),
+        look=Look.COUNTS,
+        watermark=max((mark for mark in marks if mark is not None), default=None),
+    )
 
 
 def _added(of: Lane) -> int | None:

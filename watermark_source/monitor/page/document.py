@@ -2,7 +2,7 @@
 
 A sentence, then the picture of event time, then the same over time, then the tables, folded. Of several queries each
 has a line, and one is drawn whole: the chosen one, or the first. So a page is as long with ten thousand partitions or a
-hundred queries as with a few. Where scripts run, ``page.js`` loads the page again and changes what has changed, so that
+hundred queries as with a few. Where scripts run, ``page.js`` receives it anew and changes what has changed, so that
 focus, scrolling and what is unfolded stay.
 """
 
@@ -17,6 +17,7 @@ from watermark_source.monitor.lanes import MOST
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.page.chain_picture import chain_picture, chains_of
 from watermark_source.monitor.page.event_time_picture import event_time_picture
+from watermark_source.monitor.page.example_picture import example_picture
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overview import Shown, overview, shown_of
 from watermark_source.monitor.page.query_section import query_section
@@ -34,8 +35,9 @@ from watermark_source.status_model.hold_texts import as_sentence
 STYLE: Final = files(__package__).joinpath("page.css").read_text("utf-8")
 SCRIPT: Final = files(__package__).joinpath("page.js").read_text("utf-8")
 _LOST: Final = (
-    "The page gets no answer: its driver has ended, is frozen, or cannot be reached. What follows is what it answered "
-    "last."
+    "The driver has not answered",
+    tag("span", id="silent", aria_hidden="true"),
+    ": it has ended, is frozen, or cannot be reached. This is what it said last.",
 )
 _ROW_PX, _FRAME_PX = 36, 680
 
@@ -124,11 +126,12 @@ def _top(name: str, at: int, asked: Asked | None) -> Markup:
 
 def _main(of: Page, shown: Sequence[Shown], asked: Asked | None) -> Iterator[Markup]:
     if asked is not None and asked.refresh:
-        yield tag("p", _LOST, id="lost", class_="lost", role="status", hidden=True)
+        yield tag("p", *_LOST, id="lost", class_="lost lead", role="status", hidden=True)
     for name, why in of.unreadable.items():
         yield tag("p", f"The status of {name} cannot be read: {why}", class_="lost")
     if not shown and not of.unreadable:
         yield verdict_html(_NOTHING)
+        yield example_picture(of.at, 2)
     if len(shown) > 1:
         yield overview(shown, asked)
         yield from (chain_picture(chain, of.at, 2) for chain in chains_of(of))
@@ -144,7 +147,10 @@ _NOTHING: Final = Verdict(
     word="no query yet",
     where="No query runs in this session",
     more=(
-        Clause("The page shows each one from its first batch on."),
-        Clause("Of one that has ended: python -m watermark_source explain --checkpoint DIR"),
+        Clause(
+            "The page shows each one from its first batch on, and for an hour those that have ended. This is how to "
+            "read it: in this example example-1 holds the watermark back, example-2 is paused, and example-3 left out."
+        ),
+        Clause("", "", "Of one that ended before: python -m watermark_source explain --checkpoint DIR"),
     ),
 )

@@ -6,7 +6,9 @@ wall. What it shows is in its rows as text, too: the drawing itself is hidden fr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from watermark_source.durations import age_text, count_text
@@ -15,8 +17,9 @@ from watermark_source.monitor.lanes import Lane, Look, lanes_of, unread_text
 from watermark_source.monitor.page.figure import Figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import key_of, row
-from watermark_source.monitor.page.markup import Markup, percent, tag
+from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay, Span
+from watermark_source.monitor.page.window_row import window_row
 from watermark_source.monitor.status_table import counts_text
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
 from watermark_source.monitor.verdict import holder_of
@@ -29,28 +32,35 @@ _APART: Final = 0.01
 """Share of the width from which what Spark has applied is a line beside the watermark's."""
 
 
-def event_time_picture(of: QueryClocks, level: int, now: str = "now") -> Markup:
+def event_time_picture(of: QueryClocks, level: int, now: str = "now", *, error: str = "") -> Markup:
     """Return the picture of a query.
 
     Args:
         of: its clocks; without a source the picture is empty.
         level: of its heading, 2 for ``h2``.
         now: what the moment of the clocks is called.
+        error: that ended it: the rows that it names are set off.
     """
     if not of.sources:
         return Markup("")
     axis = axis_of(of.sources, of.applied_watermark, of.at)
-    shown = [(source, lanes_of(source, of.at)) for source in of.sources]
+    shown = [(source, [_marked(lane, error) for lane in lanes_of(source, of.at)]) for source in of.sources]
     lanes = [lane for _, each in shown for lane in each]
     rows = [drawn for source, each in shown for drawn in _rows(source, each, of, axis)]
     figure = Figure(
         title=_title(of, lanes),
         caption=_caption(of.sources),
-        columns=(of.sources[0].words.split, "", "behind clock", "unread"),
+        columns=("writer" if of.sources[0].is_announced else of.sources[0].words.split, "", "behind clock", "unread"),
         wide=_overlay(of, axis, now, WIDE),
         narrow=_overlay(of, axis, now, NARROW),
     )
-    return figure.drawn(rows, level, *_windows(of, axis), key_of(lanes))
+    return figure.drawn(rows, level, window_row(of, axis), key_of(lanes))
+
+
+def _marked(lane: Lane, error: str) -> Lane:
+    """Return a row; set off if an error names it as a whole: orders-1 is not named by orders-10."""
+    is_named = error and re.search(rf"(?<![\w-]){re.escape(lane.name)}(?![\w-])", error)
+    return replace(lane, look=Look.FAILED, word="named by the error") if is_named else lane
 
 
 def _overlay(of: QueryClocks, axis: Axis, now: str, width: int) -> Overlay:
@@ -134,17 +144,3 @@ def _spans(of: QueryClocks, axis: Axis) -> Iterator[Span]:
         return
     name, part = subject(held[1]), age_text(then - mark)
     yield Span("held", axis.share(mark), axis.share(then), (f"{part} of it because of {name}", f"{part}: {name}", part))
-
-
-def _windows(of: QueryClocks, axis: Axis) -> Iterator[Markup]:
-    applied = of.applied_watermark
-    if not of.has_windows or applied is None or not is_moment(applied):
-        return
-    bar = tag("rect", class_="closed", y="15%", width=percent(axis.share(applied)), height="70%")
-    yield tag(
-        "div",
-        tag("div", tag("b", "windows"), " ", tag("span", "closed", class_="word"), class_="who"),
-        tag("svg", bar, class_="closed-windows", aria_hidden="true"),
-        tag("div", f"closed up to {axis.time_text(applied)}", class_="soft"),
-        class_="windows",
-    )

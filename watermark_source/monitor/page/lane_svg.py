@@ -97,12 +97,14 @@ def key_of(lanes: Iterable[Lane]) -> Markup:
     """Return what the looks of these rows mean."""
     every = list(lanes)
     looks = {Look.COUNTS, *(lane.look for lane in every)}
-    samples = (
-        tag("li", tag("svg", *drawn, class_="sample", aria_hidden="true"), text, class_=look.value)
-        for look, (text, *drawn) in _KEY.items()
-        if look in looks
-    )
+    samples = [_sample(look, text, *drawn) for look, (text, *drawn) in _KEY.items() if look in looks]
+    if any(lane.newest is not None for lane in every):
+        samples.insert(1, _sample(Look.COUNTS, "unread", _LEFT))
     return tag("ul", *samples, class_="key", aria_label="Key")
+
+
+def _sample(look: Look, text: str, *drawn: str) -> Markup:
+    return tag("li", tag("svg", *drawn, class_="sample", aria_hidden="true"), text, class_=look.value)
 
 
 _LINE: Final = tag("line", class_="none", x2="100%", y1="50%", y2="50%")
@@ -110,11 +112,13 @@ _DONE: Final = tag("rect", class_="done", width="80%", height="100%")
 _ALL_DONE: Final = tag("rect", class_="done", width="100%", height="100%")
 _READ: Final = tag("rect", class_="read", x="80%", width="20%", height="100%")
 _END: Final = tag("rect", class_="end", x="80%", height="100%")
+_LEFT: Final = tag("rect", class_="left", width="100%", height="100%")
 _KEY: Final = {
     Look.COUNTS: ("complete, then read but possibly out of order", _DONE, _READ, _END),
     Look.HOLDS: ("holds the watermark", _DONE, _END),
     Look.PAUSED: ("paused", _ALL_DONE),
     Look.SILENT: ("does not answer", _ALL_DONE),
+    Look.FAILED: ("named by the error", _ALL_DONE),
     Look.LEFT_OUT: ("idle, left out", _LINE),
 }
 """Of each look a text, and what a sample of it has."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from watermark_source.durations import unbroken
 
-_OPTION = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)")
+_LINE = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)|python -m watermark_source [^,;]*[^,;.\s]")
 _VOID: Final = frozenset({"meta"})
 _EMPTY: Final = frozenset({"rect", "line", "circle", "polyline", "polygon"})
 
@@ -44,10 +44,10 @@ def joined(*content: str) -> Markup:
 
 
 def with_code(text: str) -> Markup:
-    """Return a text in which lines to write, ``.option(…)``, are set as code."""
+    """Return a text in which lines to write, ``.option(…)`` and commands, are set as code."""
     parts: list[str] = []
     end = 0
-    for found in _OPTION.finditer(text):
+    for found in _LINE.finditer(text):
         parts += [unbroken(text[end : found.start()]), tag("code", found[0])]
         end = found.end()
     return joined(*parts, unbroken(text[end:]))

@@ -176,7 +176,7 @@ def _time_axis(axis: Axis, end: str) -> Markup:
     ticks = (
         tag("text", tick.text, class_="tick", x=percent(share), y="50%", text_anchor="middle")
         for tick in axis.ticks(_TICKS)
-        if 0.05 < (share := axis.share(tick.at)) < 0.85
+        if 0.05 < (share := axis.share(tick.at)) < 0.8
     )
     now = tag("text", end, class_="tick", x="100%", y="50%", text_anchor="end")
     return tag("div", tag("svg", *ticks, now, class_="clock", aria_hidden="true"), class_="drawn")

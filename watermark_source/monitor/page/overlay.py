@@ -10,7 +10,7 @@ from watermark_source.monitor.axis import Axis
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag, depth, placed, text_width
 from watermark_source.monitor.page.markup import Markup, percent, tag
 
-_TICKS: Final = {WIDE: 8, NARROW: 4}
+_TICKS: Final = {WIDE: 10, NARROW: 4}
 _LEVEL_EM: Final = 1.35
 _ENDS_EM: Final = 0.6
 
@@ -54,8 +54,18 @@ class Overlay:
     def _regions(self) -> Iterator[Markup]:
         if self.complete is not None:
             yield tag("rect", class_="complete", width=percent(self.complete), height="100%")
+            yield self._region("complete", 0, self.complete)
         if self.beyond is not None and self.beyond < 1:
             yield tag("rect", class_="beyond", x=percent(self.beyond), width=percent(1 - self.beyond), height="100%")
+            yield self._region("not read", max(self.beyond, *(span.end for span in self.spans), 0), 1)
+
+    def _region(self, text: str, begin: float, end: float) -> Markup:
+        """Return what a region is called, beside the times between lines; nothing where it has no room."""
+        if not self.spans or text_width(text) > (end - begin) * self.width:
+            return Markup("")
+        level = depth(placed(self.flags, self.width))
+        middle = percent((begin + end) / 2)
+        return tag("text", text, class_="region", x=middle, y=_em(level, _ENDS_EM), dy=".3em", text_anchor="middle")
 
     def _ticks(self) -> Iterator[Markup]:
         for tick in self.axis.ticks(_TICKS[self.width]):

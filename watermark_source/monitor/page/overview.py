@@ -15,8 +15,9 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.verdict_html import clause, verdict_html
 from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock, passed_by_operators
-from watermark_source.monitor.verdict import State, Verdict
-from watermark_source.status_model.hold_causes import Clause
+from watermark_source.monitor.verdict import State, Verdict, holder_of
+from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause
+from watermark_source.status_model.hold_texts import subject
 
 _FLOOR: Final = 30_000
 """Milliseconds behind the clock that a line over time has room for at least: less is no mountain."""
@@ -30,6 +31,8 @@ class Shown:
     verdict: Verdict
     view: QueryView | None
     ended: Ended | None = None
+    cause: str = ""
+    """What holds it, or in turn the query that does."""
 
     @property
     def id(self) -> str | None:
@@ -55,14 +58,31 @@ def shown_of(of: Page) -> list[Shown]:
         return _RANKS.index(each.verdict.state), causes, -(each.late or 0)
 
     ended = [Shown(each.name, each.verdict(of.at), each.query, each) for each in of.ended]
-    return sorted([*ended, *(Shown(view.name, view.verdict, view) for view in of.queries)], key=order)
+    running = (Shown(view.name, view.verdict, view, cause=_cause(of, view)) for view in of.queries)
+    return sorted([*ended, *running], key=order)
+
+
+def _cause(of: Page, view: QueryView) -> str:
+    last = [view, *(of.queries[each.number] for each in upstream(of, view))][-1]
+    held = holder_of(last.clocks)
+    return "" if held is None else subject(held[1])
 
 
 def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
     """Return a sentence about all queries, and a line of each."""
     worst = shown[0].verdict.state
-    of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown))
-    return tag("section", verdict_html(of_all), tag("ol", *(_line(each, asked) for each in shown), class_="queries"))
+    held = [each.cause for each in shown if each.verdict.state is State.HELD]
+    common = NO_CLAUSE
+    if len(held) > 1 == len(set(held)):
+        common = Clause(f"{'both' if len(held) == 2 else 'all'} wait for ", held[0])
+    of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown), reason=common)
+    titles = (tag("span", title) for title in ("", "query", "what it waits for", "over time", "behind the clock"))
+    return tag(
+        "section",
+        verdict_html(of_all),
+        tag("div", *titles, class_="query titles", aria_hidden="true"),
+        tag("ol", *(_line(each, asked) for each in shown), class_="queries"),
+    )
 
 
 _NUMBERS: Final = ("", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")

@@ -1,6 +1,6 @@
-// Loads the page again and changes what has changed, so that focus, scrolling and what is unfolded stay.
+// Receives the page anew and changes what has changed, so that focus, scrolling and what is unfolded stay.
 (() => {
-  const seconds = Number(document.documentElement.dataset.refresh);
+  const every = 1000 * Number(document.documentElement.dataset.refresh);
   const change = (old, now) => {
     if (old.isEqualNode(now)) return;
     if (old.nodeName !== now.nodeName) { old.replaceWith(now); return; }
@@ -13,18 +13,24 @@
     after.forEach((node, i) => i < before.length ? change(before[i], node) : old.append(node));
     before.slice(after.length).forEach((node) => node.remove());
   };
-  const load = async () => {
-    try {
-      const answer = await fetch(location.href, {cache: "no-store", signal: AbortSignal.timeout(10000)});
-      if (!answer.ok) throw new Error(answer.statusText);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  let stream, last = Date.now();
+  const open = () => {
+    stream = new EventSource("events" + location.search);
+    stream.onmessage = ({data}) => {
+      const page = new DOMParser().parseFromString(JSON.parse(data), "text/html");
+      last = Date.now();
       document.title = page.title;
       change(document.body, page.body);
-    } catch {
-      document.getElementById("lost").hidden = false;
-      document.body.className = "stale";
-    }
-    setTimeout(load, 1000 * seconds);
+    };
   };
-  setTimeout(load, 1000 * seconds);
+  setInterval(() => {
+    if (document.hidden) { stream.close(); last = Date.now(); return; }
+    if (stream.readyState === EventSource.CLOSED) open();
+    const silent = Date.now() - last;
+    if (silent < (stream.readyState === EventSource.OPEN ? 3 : 1) * every) return;
+    document.getElementById("lost").hidden = false;
+    document.getElementById("silent").textContent = ` for ${Math.round(silent / 1000)} s`;
+    document.body.className = "stale";
+  }, 1000);
+  open();
 })();

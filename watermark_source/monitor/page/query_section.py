@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from watermark_source.durations import age_text, count_text, share_text, short_count
 from watermark_source.monitor.history import NO_HOLDER
@@ -18,10 +18,11 @@ from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page, QueryView, clock_rows, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock, passed_by_operators
-from watermark_source.monitor.verdict import holder_of
+from watermark_source.monitor.verdict import holder_of, snapshots_of
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.source_status import SnapshotProgress
 
 
 def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> Iterator[Markup]:
@@ -38,21 +39,21 @@ def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> 
         yield tag(f"h{level - 1}", of.name, class_="name")
     yield verdict_html(of.verdict, *(() if view is None or of.ended else (*_others(view), *_links(view, page, asked))))
     if view is not None:
-        end = "now" if of.ended is None else of.verdict.word
-        yield tag("div", *_pictures(view, page, end, level), class_="gone" if of.ended else None)
+        yield tag("div", *_pictures(view, page, of, level), class_="gone" if of.ended else None)
 
 
-def _pictures(of: QueryView, page: Page, end: str, level: int) -> Iterator[Markup]:
+def _pictures(of: QueryView, page: Page, shown: Shown, level: int) -> Iterator[Markup]:
+    end = "now" if shown.ended is None else shown.verdict.word
     sources = of.clocks.sources
     yield tag("dl", *_figures(of), class_="figures")
     yield from (snapshot_picture(source, page.at, level) for source in sources if source.snapshots)
     if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
-        yield event_time_picture(of.clocks, level, end)
+        yield event_time_picture(of.clocks, level, end, error=shown.verdict.error)
     for source in sources:
         name = source.source_name if len(sources) > 1 else ""
         points, holders = of.points.get(source.source_name, ()), holders_of(of, source, page.changes)
         yield over_time(points, holders, of.clocks.at, level, name=name, end=end)
-    yield _clocks(of, level)
+    yield _clocks(of, level, has_ended=shown.ended is not None)
     for source in sources:
         yield from source_tables(source, of.name, of.clocks.at)
 
@@ -84,6 +85,35 @@ def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -
 
 def _figures(of: QueryView) -> Iterator[Markup]:
     """Yield the figures that people ask for first."""
+    snapshots = snapshots_of(of.clocks)
+    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of)
+    clocks = of.clocks
+    if clocks.has_windows:
+        yield _figure("rows in windows", count_text(clocks.state_rows), _closed(clocks))
+    read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
+    shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
+    none = "" if late_rows or clocks.unfollowed is not None else "none dropped "
+    yield _figure("late rows", shown, f"{none}of {count_text(read)} read")
+
+
+def _of_snapshots(of: Sequence[SnapshotProgress]) -> Iterator[Markup]:
+    rows, expected = sum(each.rows for each in of), sum(each.expected or each.rows for each in of)
+    yield _figure("read", count_text(rows), f"of about {count_text(expected)} rows" if expected > rows else "rows")
+    rates, left = [each.rate for each in of if each.rate and not each.done], [each.left for each in of if each.left]
+    yield _figure("rate", f"{count_text(sum(rates))} rows/s" if rates else "–", "since the first batch")
+    yield _figure("time left", age_text(max(left)) if left else "–", "at this rate")
+
+
+def _closed(of: QueryClocks) -> str:
+    applied = of.applied_watermark
+    if applied is None:
+        return "none closed yet"
+    if of.windows is None or not is_moment(applied):
+        return f"closed up to {short_time(applied, of.at)}"
+    return f"next closes at {short_time(of.windows.next_end(applied), of.at)}"
+
+
+def _of_watermark(of: QueryView) -> Iterator[Markup]:
     clocks, held, now = of.clocks, holder_of(of.clocks), of.clocks.at
     out = passed_by_operators(clocks)
     late = behind_clock(now, out)
@@ -94,14 +124,6 @@ def _figures(of: QueryView) -> Iterator[Markup]:
     lags = [source.lag for source in clocks.sources]
     unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
     yield _figure("unread", unread, _of_holder(clocks))
-    if clocks.has_windows:
-        applied = clocks.applied_watermark
-        closed = "none closed yet" if applied is None else f"closed up to {short_time(applied, now)}"
-        yield _figure("rows in windows", count_text(clocks.state_rows), closed)
-    read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
-    shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
-    none = "" if late_rows or clocks.unfollowed is not None else "none dropped "
-    yield _figure("late rows", shown, f"{none}of {count_text(read)} read")
 
 
 def _of_holder(of: QueryClocks) -> str:
@@ -111,7 +133,7 @@ def _of_holder(of: QueryClocks) -> str:
     return f"{short_count(held[1].lag) if held[1].lag else 'none'} in {held[1].name}"
 
 
-def _clocks(of: QueryView, level: int) -> Markup:
+def _clocks(of: QueryView, level: int, *, has_ended: bool) -> Markup:
     clocks = of.clocks
     rows = (
         tag("div", tag("dt", row.title), tag("dd", tag("b", row.value), " ", tag("span", row.about)))
@@ -123,6 +145,6 @@ def _clocks(of: QueryView, level: int) -> Markup:
         "section",
         tag(f"h{level}", "Clocks"),
         tag("dl", *rows, class_="clocks"),
-        tag("p", f"{as_sentence(str(of.why))}.", class_="soft"),
+        "" if has_ended else tag("p", f"{as_sentence(str(of.why))}.", class_="soft"),
         tag("p", " · ".join(pieces), class_="soft") if pieces else "",
     )

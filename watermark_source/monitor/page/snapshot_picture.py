@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from watermark_source.durations import age_text, count_text
+from watermark_source.durations import age_text, count_text, unbroken
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus
@@ -41,7 +41,7 @@ def _bar(of: SnapshotProgress) -> Markup:
         "li",
         tag("b", of.log),
         tag("svg", *drawn, class_="share", aria_hidden="true"),
-        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", _rows(of)),
+        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(_rows(of))),
         class_=kind,
     )
 
