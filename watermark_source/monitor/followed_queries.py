@@ -170,7 +170,8 @@ def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -
 
 def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, history: ChangeHistory) -> QueryView:
     """Return a query that has ended as its last batch left it; ``at``: when it ended."""
-    clocks = replace(query, operators=operators).clocks(at)
+    # No window is the next to close.
+    clocks = replace(replace(query, operators=operators).clocks(at), windows=None)
     status = QueryStatus(clocks, diagnose(clocks), query.recent.freshness(at))
     return reported_view(id_, query.label, status, history, has_ended=True)
 

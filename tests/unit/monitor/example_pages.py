@@ -213,7 +213,7 @@ def failed() -> Page:
     views = [replace(view, split=Split("invoices", view.split.number)) for view in views]
     source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999,
                                           source_name="invoices"))  # fmt: skip
-    shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=Windows(SECOND, SECOND),
+    shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=None,
                   points=rising("invoices", at, at=at, lag=40))  # fmt: skip
     error = "[OFFSETS_LOST] invoices-4 begins at offset 92118, and the query wanted 81400"
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
