@@ -426,9 +426,8 @@ def _fresh(of: QueryClocks, parts: Delays) -> str:
     lag = of.event_time_lag
     is_behind = lag is not None and lag > TOLERANCE
     shown = "" if lag is None else f", and the output watermark is {from_clock(lag)}"
-    what = "no row waits" if is_behind else "the data are fresh"
-    held = _held_by(of) if is_behind else ""
-    return f"{what}: rows are processed {_within(parts.processing)} after they arrive{shown}{held}"
+    processed = f"rows are processed {_within(parts.processing)} after they arrive{shown}"
+    return f"{processed}{_held_by(of)}" if is_behind else f"the data are fresh: {processed}"
 
 
 def _data_old(of: QueryClocks, parts: Delays) -> str:

@@ -18,7 +18,7 @@ from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import Millis, watermark_text
 from watermark_source.spark.query_windows import Windows
 from watermark_source.status_model.source_status import (
     GroupStatus,
@@ -38,9 +38,7 @@ MINUTES = Windows(MINUTE, MINUTE)
 
 def iso(at: int) -> str:
     """A time as Spark's progress has it."""
-    seconds, millis = divmod(at - NOON, 1_000)
-    hours, rest = divmod(12 * 3_600 + seconds, 3_600)
-    return f"2026-11-21T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
+    return f"{watermark_text(at).replace(' ', 'T')}Z"
 
 
 def query(
