@@ -224,11 +224,12 @@ def test_a_page_whose_driver_is_gone_says_so_until_it_answers_again(opened: Open
     tab = opened(f"{served.url}?refresh=5")
     lost = tab.get_by_text("The driver has not answered")
     assert not lost.is_visible()
-    tab.context.set_offline(True)
+    # A browser that is set offline keeps the connection that it has.
+    served.server._is_stopped.set()
     lost.wait_for(timeout=PATIENCE_MS)
     assert tab.get_by_role("link", name="sales", exact=True).is_visible()
     assert tab.evaluate("document.body.className") == "stale"
-    tab.context.set_offline(False)
+    served.server._is_stopped.clear()
     lost.wait_for(state="hidden", timeout=PATIENCE_MS)
     assert tab.evaluate("document.body.className") == ""
 
