@@ -314,7 +314,7 @@ def _closes(of: QueryClocks) -> str:
 def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: int | None) -> Iterator[Clause]:
     """Yield when all is read, where results wait for that."""
     is_old = of.unprocessed is not None and of.unprocessed.is_older
-    if until_read and (is_old if held is None else held[1].kind is HoldKind.BACKLOG):
+    if until_read and (is_old if held is None else held[1].kind.is_being_read):
         yield Clause(f"At the pace of the last minutes all is read in about {age_text(until_read)}.")
 
 
