@@ -194,11 +194,11 @@ class MySqlSource(SourceDefinition):
             connection,
             TableList(connection, self.tables, checked, self.left_out),
             DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
-            size=ChunkSize(wish.chunk_rows, wish.chunks).within(self.options.max_rows),
-            again=wish.again,
+            size=ChunkSize(wish.chunk_rows, wish.parallelism).within(self.options.max_rows),
+            again=wish.reread,
             come_first=self.options.reads_tables,
             nothing_follows=self.options.start is StartMode.SNAPSHOT,
-            one_moment=wish.one_moment,
+            one_moment=wish.as_of_one_moment,
             by_gtids=by_gtids,
             may_be_swapped=self.options.unlogged.ignores_whole,
         )
@@ -206,14 +206,14 @@ class MySqlSource(SourceDefinition):
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
         from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
-        from pyspark_mysql_cdc_wm.reading.log_reading import LogReading  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.schema_changes import Known  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
+        from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead  # noqa: PLC0415
 
         options = self.options
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
-        log = LogReading(
+        stream = StreamToRead(
             options.client.patient, self.tables, layout, known, options.fail_on_data_loss, options.unlogged
         )
-        return MySqlRangeReader(BinlogRows(log, self.run), SnapshotRows(log, options.choice))
+        return MySqlRangeReader(BinlogRows(stream, self.run), SnapshotRows(stream, options.choice))

@@ -109,10 +109,10 @@ def test_a_chunk_of_a_table_that_is_locked_for_longer_than_two_waits_says_so_and
     mysql_database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here of a second each; of fifty, and five minutes in all, where no one is in a hurry."""
-    session = consistent_view._SESSION
+    session = consistent_view._OF_A_VIEW
     shorter = tuple(each.replace("lock_wait_timeout = 50", "lock_wait_timeout = 1") for each in session)
     assert shorter != session
-    monkeypatch.setattr(consistent_view, "_SESSION", shorter)
+    monkeypatch.setattr(consistent_view, "_OF_A_VIEW", shorter)
     fill(mysql_database, "t", 10)
     life = Life(mysql_database)
     start: Mapping[str, Any] = life.reader.initialOffset()

@@ -18,9 +18,9 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from services.mysql_client import connect
 from services.mysql_program import Flavour
 from tests.integration.mysql_binlog import Database, root, shorten
+from tests.integration.mysql_keep_alives import keep_alives
 from tests.integration.mysql_lives import ALL, Change, Life, changes_of, data_of
 from tests.integration.mysql_streams import MySqlStreams
-from tests.integration.mysql_views import heard_of
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import ResponseTimeoutError, UnsupportedFormatError
 from watermark_source.status_model.status_json import status_from_json
@@ -281,12 +281,12 @@ def test_the_server_hears_of_a_view_while_the_binlog_is_searched_for_where_a_tab
     start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = 5")
-    passes = heard_of(database.server, monkeypatch)
+    passes = keep_alives(database.server, monkeypatch)
     assert sorted((row["id"], row["amount"]) for row in life.rows(start, end)) == [(0, 5), (2, 5)]
     life.reader.stop()
     # Searched, and then undone.
     assert len(passes) == 2
-    assert all(heard and all(heard) for heard in passes), passes
+    assert all(kept and all(kept) for kept in passes), passes
 
 
 def test_a_limit_that_the_server_has_for_statements_is_not_for_looking_up_where_chunks_end(

@@ -15,9 +15,9 @@ from services.mysql_client import run
 from services.mysql_program import Flavour
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database, new_database, purge_before_end
+from tests.integration.mysql_keep_alives import keep_alives
 from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
-from tests.integration.mysql_views import heard_of
 from tests.integration.test_mysql_snapshot import snapshot_under_load
 from watermark_source.errors import DataLossError, SourceError, UnsupportedFormatError
 
@@ -176,12 +176,12 @@ def test_the_server_hears_of_a_view_while_what_it_may_not_see_is_taken_from_the_
     start: Mapping[str, Any] = life.reader.initialOffset()
     end = life.reader.latestOffset(start, ALL)
     database.run("UPDATE t SET amount = 5")
-    passes = heard_of(database.server, monkeypatch)
+    passes = keep_alives(database.server, monkeypatch)
     assert [change[3:] for change in life.changes(start, end)] == [(1, "a", 1)]
     life.reader.stop()
     # What defined the table last, what a SELECT may not see, and what is undone.
     assert len(passes) == 3
-    assert all(heard and all(heard) for heard in passes), passes
+    assert all(kept and all(kept) for kept in passes), passes
 
 
 def test_without_gtids_it_is_unknown_whether_a_purged_part_was_read(database: Database) -> None:

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 5
 """Limit in seconds of a look-up's wait for a table that another session has locked."""
-_SESSION = (
+_OF_EVERY_CONNECTION = (
     # The binlog's timestamps are UTC, so the session shows and compares them in UTC.
     "SET SESSION time_zone = '+00:00'"
     # The server's execution time limit would abort the SELECT of a large table.
@@ -200,7 +200,7 @@ def connected(settings: LoginSettings) -> Any:
     given = settings.for_pymysql()
     while True:
         try:
-            return _checked_identity(_Connection(init_command=_SESSION, **given), settings)
+            return _checked_identity(_Connection(init_command=_OF_EVERY_CONNECTION, **given), settings)
         except WatermarkSourceError:
             raise
         except RuntimeError as failure:

@@ -162,7 +162,7 @@ def _check_again(server: CheckedServer) -> None:
         OptionError: one does not exist, or has no primary key.
     """
     tables = {server.selection.key(name): table for name, table in server.tables.items()}
-    for table, label in server.options.snapshot.again:
+    for table, label in server.options.snapshot.reread:
         found = tables.get(server.selection.key(table))
         if found is None or not found.key:
             why = "does not exist" if found is None else "has no primary key, by which its rows would be known again"

@@ -30,11 +30,11 @@ class SnapshotOptions:
 
     chunk_rows: int
     """Rows of a chunk."""
-    chunks: int
+    parallelism: int
     """Chunks of a batch, which are read in parallel."""
-    one_moment: bool
+    as_of_one_moment: bool
     """Whether a table is delivered as it was at one moment."""
-    again: tuple[TableReading, ...]
+    reread: tuple[TableReading, ...]
     """Which tables are read again."""
 
 
@@ -150,9 +150,9 @@ def _of(values: SourceOptions) -> MySqlOptions:
         unlogged=Unlogged("tables" in values["ignoredChanges"], LoggedStatements.of(values["ignoredChanges"])),
         snapshot=SnapshotOptions(
             chunk_rows=values["snapshotChunkRows"],
-            chunks=values["snapshotParallelism"],
-            one_moment=values["snapshotConsistency"] == "table",
-            again=values["rereadTables"],
+            parallelism=values["snapshotParallelism"],
+            as_of_one_moment=values["snapshotConsistency"] == "table",
+            reread=values["rereadTables"],
         ),
         fail_on_data_loss=values["failOnDataLoss"],
         engine=values.engine,

@@ -21,8 +21,8 @@ from pyspark_mysql_cdc_wm.lookup.table_columns import as_described
 from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.delivered_tables import EVERYTHING, DeliveredTables, Part
-from pyspark_mysql_cdc_wm.reading.log_reading import LogReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import altered_in, changes_between, check_unpacked
+from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
 from pyspark_mysql_cdc_wm.records.changes import Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 class BinlogRows:
     """Reads ranges of the binlog."""
 
-    log: LogReading
+    stream: StreamToRead
     run: str = ""
     """Identifies the start of the query; see ``changes_between``."""
 
@@ -54,42 +54,42 @@ class BinlogRows:
             DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
             SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
         """
-        with closing(MySqlConnection(self.log.client)) as connection:
+        with closing(MySqlConnection(self.stream.client)) as connection:
             yield from _RangeRead(self, connection, wanted, part, whole).batches()
 
 
 class _ReadTables:
     """The tables that a range has changes of: whether they are delivered, which columns, and what altered them."""
 
-    def __init__(self, log: LogReading, connection: MySqlConnection, part: Part) -> None:
-        self._log, self._connection, self._part = log, connection, part
+    def __init__(self, stream: StreamToRead, connection: MySqlConnection, part: Part) -> None:
+        self._stream, self._connection, self._part = stream, connection, part
         self.rights = Rights(connection)
-        begun = frozenset[TableName]() if log.known is None else log.known.tables
-        self.delivers = DeliveredTables(log.tables, part, self.rights, begun)
+        begun = frozenset[TableName]() if stream.known is None else stream.known.tables
+        self.delivers = DeliveredTables(stream.tables, part, self.rights, begun)
         self._altered: dict[tuple[str, str], str] = {}
 
     def check_statements(self, block: PlacedBlock) -> None:
         """Refuse the statements of a block that are not followed, and note which tables they altered."""
-        if self._log.known is not None:
-            self._altered |= altered_in(block, self.delivers, self._log.unlogged, self._log.known)
+        if self._stream.known is not None:
+            self._altered |= altered_in(block, self.delivers, self._stream.unlogged, self._stream.known)
 
     def needed(self, table: TableMap) -> Collection[str] | None:
         """Return the columns to decode of a table that is read; ``None`` for a sequence, which snapshots leave out."""
         if is_sequence(self._connection, table):
             return None
-        name, known = TableName(table.database, table.table), self._log.known
+        name, known = TableName(table.database, table.table), self._stream.known
         if known is not None:
             if self._part is EVERYTHING:
                 known.check(table)
             known.check_readable(name, {column.name for column in table.columns if column.hidden}, self.rights)
             known.compare_logged(table, partial(readable_columns, self._connection, name), self._altered.get(name))
         compared = (*key_names(table), *self._part.compares(table))
-        return self._log.layout.needed(shown_names(table), compared)
+        return self._stream.layout.needed(shown_names(table), compared)
 
     def delivered(self, changes: Changes) -> ChangedRows:
         """Return the rows to deliver of changes; raises as ``changed_rows``."""
         try:
-            return changed_rows(changes, self._log.layout, self._part.keeps(changes))
+            return changed_rows(changes, self._stream.layout, self._part.keeps(changes))
         except UnsupportedFormatError as problem:
             by = self._altered.get((changes.table.database, changes.table.table))
             if by is None:
@@ -108,45 +108,45 @@ class _RangeRead:
         part: Part,
         whole: SplitRange | None,
     ) -> None:
-        log, status, tables = rows.log, LogStatus(connection), _ReadTables(rows.log, connection, part)
-        delivers, names = tables.delivers, log.present_names(lambda: status.end().number)
-        self._log, self._run, self._connection = log, rows.run, connection
+        stream, status, tables = rows.stream, LogStatus(connection), _ReadTables(rows.stream, connection, part)
+        delivers, names = tables.delivers, stream.present_names(lambda: status.end().number)
+        self._stream, self._run, self._connection = stream, rows.run, connection
         self._wanted, self._whole = wanted, whole
         self._status, self._base, self._tables, self._names = status, status.base(), tables, names
         described = as_described(connection, lambda name: delivers(*name), names.note_described, tables.rights)
         # Commit times need no column names.
-        named = log.layout.names or log.layout.event_time is not None or part is not EVERYTHING
+        named = stream.layout.names or stream.layout.event_time is not None or part is not EVERYTHING
         # Nothing here refers to this object: in a circle with it the decoder's memory would stay until a collection.
-        self._decoder = log.decoder(
+        self._decoder = stream.decoder(
             connection,
             tables.needed,
             reads=delivers,
             completed=described if named else as_logged,
-            inspect=None if log.known is None else partial(check_unpacked, delivers, log.unlogged),
+            inspect=None if stream.known is None else partial(check_unpacked, delivers, stream.unlogged),
         )
 
     def batches(self) -> Iterator[ReadBatch]:
         """Yield the rows, and the highest commit time; raises as ``BinlogRows.read``."""
-        log = self._log
+        stream = self._stream
         try:
             for block in self._blocks():
                 self._tables.check_statements(block)
-                places = block.places + log.relocation.shift
+                places = block.places + stream.relocation.shift
                 for changes in self._decoder.decode(
                     block.memory, block.events, block.file, places, prepared=block.prepared
                 ):
                     rows = self._tables.delivered(changes)
                     if rows.rows:
                         yield ReadBatch(self._wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
-            self._names.check(partial(changes_between, self._run, log.client, self._base, self._entered.end))
+            self._names.check(partial(changes_between, self._run, stream.client, self._base, self._entered.end))
         except DataLossError:
-            if log.fail_on_data_loss:
+            if stream.fail_on_data_loss:
                 raise
             _log.warning(
                 "failOnDataLoss=false: skipping the rest of %s, which was purged while it was read",
                 self._shown(self._wanted),
             )
-        if log.layout.event_time is None:
+        if stream.layout.event_time is None:
             yield ReadBatch(self._wanted.split, 0, (), pa.nulls(0, MOMENT), reached=self._decoder.reached or None)
 
     @property
@@ -155,12 +155,12 @@ class _RangeRead:
         return self._whole or self._wanted
 
     def _blocks(self) -> Iterator[PlacedBlock]:
-        left_out, start = self._log.relocation.left_out, self._entered.start
+        left_out, start = self._stream.relocation.left_out, self._entered.start
         # A dump by GTIDs does not depend on where the range begins.
-        if not self._log.fail_on_data_loss and left_out is None:
+        if not self._stream.fail_on_data_loss and left_out is None:
             start = self._available_start()
         end = self._entered.end if left_out is None else self._wanted.end
-        blocks = self._names.watch(self._log.blocks(self._base, start, end, left_out))
+        blocks = self._names.watch(self._stream.blocks(self._base, start, end, left_out))
         if self._whole is None:
             return blocks
         return self._of_piece(blocks, start if self._connection.is_mariadb else None)
@@ -180,7 +180,7 @@ class _RangeRead:
                 places = np.repeat(begun + 1, np.diff(begins, prepend=0, append=len(places)))
             first, last = np.searchsorted(places, (piece.start, piece.end), side="right").tolist()
             if first:
-                passed, shift = block.between(0, first), self._log.relocation.shift
+                passed, shift = block.between(0, first), self._stream.relocation.shift
                 self._decoder.pass_over(
                     passed.memory, passed.events, passed.file, passed.places + shift, prepared=passed.prepared
                 )
@@ -194,8 +194,8 @@ class _RangeRead:
 
         MariaDB logs the start times of statements, which are in no order: they stay.
         """
-        floor = self._log.relocation.floor
-        if floor is None or self._log.layout.event_time is not None or self._connection.is_mariadb:
+        floor = self._stream.relocation.floor
+        if floor is None or self._stream.layout.event_time is not None or self._connection.is_mariadb:
             return times
         return pc.max_element_wise(times.view(pa.int64()), floor * 1_000).view(MOMENT)
 

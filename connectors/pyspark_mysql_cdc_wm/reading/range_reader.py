@@ -33,9 +33,9 @@ class MySqlRangeReader:
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
         """Return the reader of a batch for one server, which need not be the one that the offsets come from."""
-        log = self.binlog.log
-        moved = replace(log, client=replace(log.client, server=relocation.copy), relocation=relocation)
-        return MySqlRangeReader(replace(self.binlog, log=moved), replace(self.snapshot, log=moved))
+        stream = self.binlog.stream
+        moved = replace(stream, client=replace(stream.client, server=relocation.copy), relocation=relocation)
+        return MySqlRangeReader(replace(self.binlog, stream=moved), replace(self.snapshot, stream=moved))
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, in the order of the binlog.
@@ -74,9 +74,9 @@ class MySqlRangeReader:
 
     def _read_beside(self, wanted: SplitRange, batch: SnapshotBatch, whole: SplitRange | None) -> Iterator[ReadBatch]:
         """Yield the changes of the binlog to keys that previous batches read."""
-        log = self.binlog.log
-        with closing(MySqlConnection(log.client)) as connection:
-            part = _Copied(batch, log.tables, connection, self.snapshot.choice)
+        stream = self.binlog.stream
+        with closing(MySqlConnection(stream.client)) as connection:
+            part = _Copied(batch, stream.tables, connection, self.snapshot.choice)
             yield from self.binlog.read(wanted, part, whole)
 
 

@@ -23,13 +23,13 @@ from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
-from pyspark_mysql_cdc_wm.reading.log_reading import LogReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import (
     PresentNames,
     check_unpacked,
     checked_statements,
     compare_altered,
 )
+from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
@@ -91,7 +91,7 @@ def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: 
 class SnapshotRows:
     """Reads chunks of tables, which are ranges of primary keys or chosen columns, or whole tables with neither."""
 
-    log: LogReading
+    stream: StreamToRead
     choice: ColumnChoice
 
     def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
@@ -109,20 +109,20 @@ class SnapshotRows:
             SchemaError: a table has columns that the stream lacks, and ignoredChanges has no columns.
         """
         with (
-            closing(MySqlConnection(self.log.client)) as connection,
-            closing(ConsistentView(self.log.client, batch_rows=self.log.batch_rows)) as view,
+            closing(MySqlConnection(self.stream.client)) as connection,
+            closing(ConsistentView(self.stream.client, batch_rows=self.stream.batch_rows)) as view,
         ):
             existing = self._held(view, {chunk.table for chunk in chunks})
             columns = described(connection, existing, self.choice)
-            if self.log.known is not None:
+            if self.stream.known is not None:
                 rights = Rights(connection)
                 for table, now in columns.items():
                     readable = {name.lower() for name in now.names}
-                    lacking = [name for name in self.log.layout.names if name.lower() not in readable]
-                    self.log.known.check_readable(table, lacking, rights)
+                    lacking = [name for name in self.stream.layout.names if name.lower() not in readable]
+                    self.stream.known.check_readable(table, lacking, rights)
             # This comes after the view began, so all that the view sees is in the binlog before its current end.
             order = LoggedOrder(connection, self.choice)
-            since = [(chunk, RollBack(chunk.table, self.log.layout, order, chunk.keys)) for chunk in chunks]
+            since = [(chunk, RollBack(chunk.table, self.stream.layout, order, chunk.keys)) for chunk in chunks]
             keyless = frozenset(table for table, described_now in columns.items() if not described_now.key)
             left = set(columns)
             yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
@@ -134,7 +134,7 @@ class SnapshotRows:
 
     def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
         """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
-        until = time.monotonic() + (SWAP_SECONDS if self.log.unlogged.ignores_whole else 0.0)
+        until = time.monotonic() + (SWAP_SECONDS if self.stream.unlogged.ignores_whole else 0.0)
         while len(existing := view.hold(tables)) < len(tables) and time.monotonic() < until:
             view.release()
             time.sleep(SWAP_PAUSE_SECONDS)
@@ -146,10 +146,12 @@ class SnapshotRows:
         """Yield the rows of a chunk that were not changed since a position."""
         table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
         undone.check_key(columns.key)
-        if self.log.known is not None:
-            self.log.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
+        if self.stream.known is not None:
+            self.stream.known.compare(
+                table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read"
+            )
         # The list is empty if the table has lost all columns of the stream.
-        needed = [name for name in self.log.layout.needed(columns.names, columns.key) if name in by_name]
+        needed = [name for name in self.stream.layout.needed(columns.names, columns.key) if name in by_name]
         selected, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
         for count, arrays in view.rows(
             table, selected, kinds, key=columns.key_columns, chunked_by=columns.chunk_columns, keys=undone.keys
@@ -159,7 +161,9 @@ class SnapshotRows:
             if kept is not None:
                 indices = integers(kept, pa.int64())
                 values, rows = {name: array.take(indices) for name, array in values.items()}, len(indices)
-            yield from self._batch(chunk, table_rows(self.log.layout, f"table {table}", by_name, values, rows), place)
+            yield from self._batch(
+                chunk, table_rows(self.stream.layout, f"table {table}", by_name, values, rows), place
+            )
 
     def _undone(
         self,
@@ -180,13 +184,13 @@ class SnapshotRows:
         end = status.end().number
         tables = {chunk.table for chunk, _ in since}
         # The view keeps its tables from being altered, so that later statements concern none of them.
-        names, as_of = self.log.present_names(lambda: end), self.log.relocation.as_of
+        names, as_of = self.stream.present_names(lambda: end), self.stream.relocation.as_of
 
         def blocks() -> Iterable[PlacedBlock]:
-            changed = self.log.blocks(status.base(), place, end, None if as_of is None else as_of[1])
+            changed = self.stream.blocks(status.base(), place, end, None if as_of is None else as_of[1])
             return names.watch(_keeping_alive(view, changed))
 
-        drops = self.log.drops
+        drops = self.stream.drops
         is_behind = as_of is not None or end > place
         if keyless and is_behind:
             # The dropped table may have had a key, so its changes can be undone.
@@ -220,13 +224,13 @@ class SnapshotRows:
 
         These are removed from ``tables``, which ``decoder`` reads, where they are dropped: later ones are others.
         """
-        drops, concerns, all_tables = self.log.drops, self._concerns(tables), frozenset(tables)
+        drops, concerns, all_tables = self.stream.drops, self._concerns(tables), frozenset(tables)
         gone, changed_as_a_whole = set[TableName](), dict[tuple[str, str], str]()
         for block, dropped in drops.cut(blocks, tables, gone):
-            definitions = checked_statements(block, concerns, self.log.unlogged)
+            definitions = checked_statements(block, concerns, self.stream.unlogged)
             changed_as_a_whole |= definitions.whole
-            if self.log.known is not None:
-                compare_altered(self.log.known, definitions, self.log.unlogged)
+            if self.stream.known is not None:
+                compare_altered(self.stream.known, definitions, self.stream.unlogged)
             undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables]
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -251,12 +255,12 @@ class SnapshotRows:
         """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
-        for block in _keeping_alive(view, dumped(self.log.client, base, begin, place, check=False)):
+        for block in _keeping_alive(view, dumped(self.stream.client, base, begin, place, check=False)):
             if count := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[count - 1])
         decoder = self._decoder(connection, {table}, {table}, names)
-        for block in names.watch(_keeping_alive(view, self.log.blocks(base, begin, place))):
-            checked_statements(block, concerns, self.log.unlogged)
+        for block in names.watch(_keeping_alive(view, self.stream.blocks(base, begin, place))):
+            checked_statements(block, concerns, self.stream.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
@@ -277,28 +281,28 @@ class SnapshotRows:
 
         def wanted(table: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in table.columns)
-            return None if nameless else self.log.layout.needed(shown_names(table), keys(table))
+            return None if nameless else self.stream.layout.needed(shown_names(table), keys(table))
 
         completed = as_described(connection, lambda table: table in existing, names.note_described, Rights(connection))
-        return self.log.decoder(
+        return self.stream.decoder(
             connection,
             wanted,
             reads=lambda *name: name in tables,
             completed=completed,
             keys=keys,
-            inspect=partial(check_unpacked, self._concerns(tables), self.log.unlogged),
+            inspect=partial(check_unpacked, self._concerns(tables), self.stream.unlogged),
         )
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
-        key = self.log.tables.key
+        key = self.stream.tables.key
         return lambda database, name: key(TableName(database, name)) in map(key, tables)
 
     def _version(self, place: int) -> int:
-        as_of = self.log.relocation.as_of
-        return (place if as_of is None else as_of[0]) + self.log.relocation.shift
+        as_of = self.stream.relocation.as_of
+        return (place if as_of is None else as_of[0]) + self.stream.relocation.shift
 
     def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
-        return as_inserts(chunk, rows, self._version(place), self.log.layout)
+        return as_inserts(chunk, rows, self._version(place), self.stream.layout)
 
 
 def _keeping_alive(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:

@@ -38,7 +38,7 @@ LOCK_WAITS = 6
 """Number of such waits, each with a warning, before the task fails."""
 
 _FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
-_SESSION = (
+_OF_A_VIEW = (
     "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
     # The server waits while the task reads the changes since, at the speed of the query.
     "SET SESSION net_write_timeout = 600",
@@ -47,6 +47,7 @@ _SESSION = (
     f"SET SESSION lock_wait_timeout = {LOCK_SECONDS} /*M!100300 , idle_transaction_timeout = 0 */",
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
 )
+"""Settings of the session, after those of every connection (``client/connection.py``)."""
 _BEGIN = "START TRANSACTION READ ONLY"
 """The view begins with the first SELECT of a row, after the metadata locks of the tables are held."""
 _RESTART_CODES = (1213, 1412)
@@ -76,7 +77,7 @@ class ConsistentView:
         self._connection: Any = connected(settings)
         self._last_statement = time.monotonic()
         with self._translated_errors():
-            for statement in (*_SESSION, _BEGIN):
+            for statement in (*_OF_A_VIEW, _BEGIN):
                 self._execute(statement)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What reading ranges of the binlog and reading snapshots have in common: the stream, and how its server is read."""
+"""The stream that is read, and how its server is read: what ranges of the binlog and snapshots have in common."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IN_PLACE: Final = Relocation("")
 
 
 @dataclass(frozen=True, slots=True)
-class LogReading:
+class StreamToRead:
     """The stream that is read, and from which server."""
 
     client: LoginSettings
