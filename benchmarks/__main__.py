@@ -30,6 +30,7 @@ from benchmarks.ordering import disordered_topic, ordering
 from benchmarks.payload import payload, payload_topics
 from benchmarks.planning import planning
 from benchmarks.prebuilt import PrebuiltSource
+from benchmarks.publishing import publishing
 from benchmarks.queries import read_all
 from benchmarks.session import spark_session
 from benchmarks.temporal_join import join_topics, joins
@@ -45,7 +46,7 @@ RESULTS = Path(__file__).parent / "results"
 KAFKA_CASES = (
     "throughput", "compressed", "batch", "batch-filter", "alignment", "alignment-join", "latency", "freshness",
     "window-latency", "idle", "cold", "page", "open-pages", "memory", "planning", "ordering", "temporal-join",
-    "event-time", "payload", "payload-alignment", "look-ahead", "between-jobs",
+    "event-time", "payload", "payload-alignment", "look-ahead", "between-jobs", "publishing",
 )  # fmt: skip
 GROUP_CASE, COMPILING = "alignment-group", "compiling"
 CASES = (*KAFKA_CASES, GROUP_CASE, COMPILING, *MYSQL_CASES)
@@ -187,6 +188,7 @@ def _on_one_broker(session: Callable[[], SparkSession], chosen: Sequence[str], r
                 "open-pages": partial(open_pages, spark, kafka.bootstrap, "steady", rounds),
                 "ordering": partial(ordering, spark, kafka.bootstrap, "disordered", rounds),
                 "between-jobs": partial(between_jobs, spark, kafka.bootstrap, "steady", PARTITIONS),
+                "publishing": partial(publishing, spark, kafka.bootstrap, "steady", PARTITIONS, rounds),
                 "temporal-join": partial(joins, rounds, spark, kafka.bootstrap),
             }
             yield from runs[case]()

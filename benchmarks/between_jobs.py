@@ -65,9 +65,9 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
         # The first batch of a query takes long.
         wait_until(lambda: len(_entries(second / "commits")) > 1, _FIRST_SECONDS, "batches of the second job")
         time.sleep(WARM_UP)
-        used_before = _cpu_of_announcing()
+        used_before = cpu_of_announcing(_WRITER)
         time.sleep(SECONDS)
-        used = _cpu_of_announcing() - used_before
+        used = cpu_of_announcing(_WRITER) - used_before
         # B must have the time to apply the last announcement that counts.
         until = time.time() - 5
         producer.stop()
@@ -101,9 +101,9 @@ def between_jobs(spark: SparkSession, bootstrap: str, topic: str, partitions: in
     yield from _planning(bootstrap, topic)
 
 
-def _cpu_of_announcing() -> float:
-    """Return the seconds of CPU that the announcing thread of this process has used."""
-    (ours,) = (each.native_id for each in threading.enumerate() if each.name == f"watermarks of {_WRITER}")
+def cpu_of_announcing(writer: str) -> float:
+    """Return the seconds of CPU that the thread of this process has used which announces for a writer."""
+    (ours,) = (each.native_id for each in threading.enumerate() if each.name == f"watermarks of {writer}")
     (thread,) = (each for each in psutil.Process().threads() if each.id == ours)
     return float(thread.user_time + thread.system_time)
 
