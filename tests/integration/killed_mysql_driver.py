@@ -1,4 +1,5 @@
-"""A driver program to be killed: a table's snapshot and binlog into files, by a query that starts again if it fails.
+"""A driver program to be killed: a table's snapshot, binlog and second reading into files, by a query that starts again
+if it fails.
 
 Run as ``python killed_mysql_driver.py MASTER HOST:PORT TABLE FOLDER``; see killed_driver.py.
 """
@@ -15,6 +16,8 @@ from pyspark.sql.streaming import DataStreamWriter
 from tests.integration.killed_driver import KilledJob, main
 
 CHANGES = "changes"
+AGAIN = "again"
+"""The label of the second reading."""
 CHUNK_ROWS, CHUNKS = 100, 2
 USER, PASSWORD = "killed", "pw"
 
@@ -46,6 +49,7 @@ class MySqlJob(KilledJob):
                 username=USER,
                 password=PASSWORD,
                 tables=self.table,
+                rereadTables=f"{self.table}:{AGAIN}",
                 snapshotChunkRows=CHUNK_ROWS,
                 snapshotParallelism=CHUNKS,
             )

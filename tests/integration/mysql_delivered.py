@@ -11,7 +11,7 @@ from tests.spark.queries import Streams
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.state import SourceState
 
-_CODEC = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
+CODEC = OffsetCodec(source="mysql-cdc-wm", name="mysql-cdc-wm")
 
 
 def fill(database: Database, table: str = "t", *, rows: int) -> None:
@@ -49,13 +49,18 @@ class Delivered:
         return cls(
             [tuple(row) for row in rows.collect()],
             sorted(row.w for row in marked.collect()),
-            [_CODEC.decode(offset) for offset in streams.offsets(name)],
+            [CODEC.decode(offset) for offset in streams.offsets(name)],
         )
 
     @property
     def places(self) -> list[tuple[int, int]]:
         """Version and number of every row of the binlog."""
-        return [(version, number) for version, number, kind, *_ in self.rows if number or kind != "insert"]
+        return [(row[0], row[1]) for row in self.rows if row[2] != "reread" and (row[1] or row[2] != "insert")]
+
+    @property
+    def reread(self) -> list[int]:
+        """The keys of rows that were read again."""
+        return [row[3] for row in self.rows if row[2] == "reread"]
 
     @property
     def watermarks(self) -> list[int]:

@@ -1,4 +1,5 @@
-"""Kill -9 during a snapshot and the binlog after it: what was delivered is what the server holds, as if nothing was.
+"""Kill -9 during a snapshot, and while the table is read again beside the binlog: what was delivered is what the server
+holds, as if nothing was.
 
 As test_kills.py, with one query over a MySQL table; the server is killed too.
 """
@@ -19,11 +20,11 @@ from services.mysql import mysql_service
 from services.spark_cluster import SparkCluster
 from services.wait_until import wait_until
 from tests.integration.killed_driver import KEEP_LOGS
-from tests.integration.killed_mysql_driver import CHANGES, CHUNK_ROWS, CHUNKS, PASSWORD, USER, MySqlJob
+from tests.integration.killed_mysql_driver import AGAIN, CHANGES, CHUNK_ROWS, CHUNKS, PASSWORD, USER, MySqlJob
 from tests.integration.killing import Killer, cluster_for, master_of, schedule
 from tests.integration.mysql_binlog import Database, new_database
 from tests.integration.mysql_copy import copy_of
-from tests.integration.mysql_delivered import Delivered, fill, held
+from tests.integration.mysql_delivered import CODEC, Delivered, fill, held
 from tests.integration.mysql_streams import RIGHTS, make_user
 from tests.integration.mysql_writers import writers
 from tests.integration.outages import Outages
@@ -32,7 +33,7 @@ from tests.spark.queries import Streams
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _BATCHES_A_KILL = 3
-"""Of the snapshot, so that it lasts for half of the kills; the others wait for its end."""
+"""Of the snapshot, so that it lasts for half of the kills; the others wait for its end, and hit the second reading."""
 _LATER_RUNS = 2
 """Each has a watermark of its own, however few batches there were before."""
 _SNAPSHOT_SECONDS = 600
@@ -52,8 +53,9 @@ class Aftermath:
     killer: Killer
 
 
-def is_copying(streams: Streams) -> bool:
-    return "snapshot" in streams.offsets(CHANGES)[-1]
+def is_copying(streams: Streams, log: str) -> bool:
+    """Return whether a reading of a table goes on."""
+    return log in CODEC.decode(streams.offsets(CHANGES)[-1]).snapshots.frontiers
 
 
 @pytest.fixture(scope="module")
@@ -85,16 +87,18 @@ def aftermath(
     job = MySqlJob(master_of(cluster), folder, f"{server.host}:{server.port}", f"{database.name}.t")
     killer = Killer(job, cluster, Outages(server), random.Random(seed))
     streams = Streams(spark, folder)
-    in_snapshot = 0
+    in_snapshot = in_second_reading = 0
     try:
         killer.start()
         with writers(database, "t", count=2, keys=keys, pause=0.04, seed=seed):
             for number, (kind, moment) in enumerate(schedule(kills, random.Random(seed)), 1):
                 killer.strike(kind, moment)
-                in_snapshot += is_copying(streams)
+                is_first = is_copying(streams, job.table)
+                in_snapshot += is_first
+                in_second_reading += not is_first and is_copying(streams, f"{job.table}.{AGAIN}")
                 if number == kills // 2:
                     killer.recover()
-                    wait_until(lambda: not is_copying(streams), _SNAPSHOT_SECONDS, "the end of the snapshot")
+                    wait_until(lambda: not is_copying(streams, job.table), _SNAPSHOT_SECONDS, "the end of the snapshot")
     finally:
         killer.close()
     spark.conf.set(*KEEP_LOGS)
@@ -108,6 +112,7 @@ def aftermath(
     finally:
         spark.conf.unset(KEEP_LOGS[0])
     _log.info("seed %d, %s", seed, [(k.kind.value, k.moment.value, k.uncommitted) for k in killer.kills])
+    _log.info("%d kills in the snapshot, %d in the second reading", in_snapshot, in_second_reading)
     _log.info("recovered within %s s", [(kind.value, round(s, 1)) for kind, s in killer.recoveries])
     _log.info("outages of %s s", [round(s, 1) for s in killer.outages.seconds])
     return Aftermath(Delivered.of(streams, CHANGES), held(database), in_snapshot, killer)
@@ -125,6 +130,14 @@ def test_what_was_delivered_is_what_the_server_holds(aftermath: Aftermath) -> No
 def test_no_change_came_twice(aftermath: Aftermath) -> None:
     places = aftermath.delivered.places
     assert len(set(places)) == len(places)
+
+
+def test_every_row_that_nobody_changed_was_read_again_once(aftermath: Aftermath) -> None:
+    again, rows = aftermath.delivered.reread, aftermath.delivered.rows
+    assert len(set(again)) == len(again)
+    changed = {row[3] for row in rows if row[1] or row[2] not in ("insert", "reread")}
+    assert {row[3] for row in rows} - changed <= set(again)
+    assert any(AGAIN in log for state in aftermath.delivered.states for log in state.snapshots.frontiers)
 
 
 def test_no_watermark_ever_regresses(aftermath: Aftermath) -> None:
