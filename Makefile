@@ -55,7 +55,7 @@ ANNOUNCING_KILLS ?= 100
 # What makes tests longer, for each seed that chooses: every option of tests/conftest.py that has a number.
 LONG = --long --timeout=7200 $(SEEDS) --kills=30 --mysql-kills=30 --join-kills=$(JOIN_KILLS) \
     --join-users=$(JOIN_USERS) --ordering-kills=$(ORDERING_KILLS) --announcing-kills=$(ANNOUNCING_KILLS) \
-    --group-restarts=20 --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 \
+    --group-kills=30 --group-restarts=20 --chain-kills=20 --chain-clicks=5000000 --answers-kills=30 \
     --late-rows-kills=30 --late-rows=10000000 \
     --reader-kills=30 --reader-replays=200 --histories=$(HISTORIES) --snapshot-replays=$(SNAPSHOT_REPLAYS) \
     --day-records=20000 --store-outage=60 --silences=20 --silent-seconds=60 --resumes=100 --wakes=50 \

@@ -76,6 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--answers-kills", type=int, default=1, help="how many that of early and final answers does (1)")
     parser.addoption("--announcing-kills", type=int, default=2, help="how many that of announced watermarks does (2)")
     parser.addoption("--chain-kills", type=int, default=1, help="how many that of jobs in a row does (1)")
+    parser.addoption("--group-kills", type=int, default=2, help="how many that of three topics of a group does (2)")
     parser.addoption("--group-restarts", type=int, default=1, help="how often the slowest of a group is restarted (1)")
     parser.addoption("--chain-clicks", type=int, default=60_000, help="rows that the first of them reads (60000)")
     parser.addoption("--join-users", type=int, default=6_000, help="rows of its table; half as many clicks (6000)")

@@ -32,6 +32,7 @@ from pyspark.sql.streaming.listener import (
 from services.spark_start import quick_executor, quick_spark
 from watermark_source import follow_watermark
 from watermark_source.errors import UnreachableError
+from watermark_source.status_model.status_json import parse_progress
 
 ROWS = "rows"
 WINDOWS = "windows"
@@ -217,6 +218,8 @@ class ProgressLog(StreamingQueryListener):
                 "watermark": progress.eventTime.get("watermark"),
                 "late": sum(operator.numRowsDroppedByWatermark for operator in progress.stateOperators),
                 "end": progress.sources[0].endOffset,
+                "ends": [source.endOffset for source in progress.sources],
+                "troubles": [s.group and s.group.trouble for s in parse_progress(progress.json)],
             }
         )
 
