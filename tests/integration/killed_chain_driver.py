@@ -25,6 +25,8 @@ from watermark_source import follow_watermark
 MINUTES, TENS, HOURS = "minutes", "tens", "hours"
 WRITERS = ("fast", "slow")
 IN_PAYLOAD = {"eventTimeColumn": "value:$.at", "eventTimeFormat": "millis"}
+AWAITED = {"alignmentHold": "firstWatermark"}
+"""What is beside a job's results waits until there are some."""
 DRIFT_MS = 600_000
 
 
@@ -51,8 +53,10 @@ class ChainJob(TopicJob):
         clicks = follow_watermark(self._read(spark, self.topic, ",".join(WRITERS)))
         beside_minutes = follow_watermark(self._read(spark, self.topic, ",".join(WRITERS), **aligned(TENS)))
         beside_tens = follow_watermark(self._read(spark, self.minutes, MINUTES, **IN_PAYLOAD, **aligned(HOURS)))
-        tens = self._once(spark, self.minutes, MINUTES, **aligned(TENS)).unionByName(uncounted(beside_minutes))
-        hours = self._once(spark, self.tens, TENS, **aligned(HOURS)).unionByName(uncounted(beside_tens))
+        counted_minutes = self._once(spark, self.minutes, MINUTES, **aligned(TENS), **AWAITED)
+        counted_tens = self._once(spark, self.tens, TENS, **aligned(HOURS), **AWAITED)
+        tens = counted_minutes.unionByName(uncounted(beside_minutes))
+        hours = counted_tens.unionByName(uncounted(beside_tens))
         return {
             MINUTES: self._to_topic(counted(clicks, "1 minute", F.count("*")), MINUTES, self.minutes),
             TENS: self._to_topic(counted(tens, "10 minutes", F.sum("clicks")), TENS, self.tens),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 import re
 import subprocess
 import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.kafka_record_batch import Millis
 from tests.integration.kafka_streams import KafkaStreams, streams
 from tests.integration.killed_chain_driver import (
+    DRIFT_MS,
     HOURS,
     IN_PAYLOAD,
     MINUTES,
@@ -39,14 +42,15 @@ from tests.integration.killed_runs import PATIENCE_SECONDS, rows_written, run_wi
 from tests.spark.queries import START
 from watermark_source import follow_watermark
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.watermark import LAST
 
 __all__ = ["streams"]
 pytestmark = [pytest.mark.service, pytest.mark.timeout(7_200)]
 
 _log = logging.getLogger(__name__)
 _HOUR = 3_600_000
-_STEPS = 24
-"""So often each writer announces."""
+_STEPS = 96
+"""So often each writer announces: more often than once in the drift of the groups."""
 _SPAN = 6 * _HOUR
 _DISORDER = 120_000
 _SILENT = 3
@@ -97,14 +101,20 @@ def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
     topic, minutes, tens = (new_topic(_SILENT + 1) for _ in range(3))
     hours = write_clicks(kafka.bootstrap, topic, clicks, np.random.default_rng(seed))
     # A driver is killed at the next batch of the last job, and the first must have rows until then: it reads ahead.
-    job = ChainJob("local[2]", tmp_path, kafka.bootstrap, topic, minutes, tens, str(clicks // max(12, 12 * kills)))
+    job = ChainJob("local[2]", tmp_path, kafka.bootstrap, topic, minutes, tens, str(clicks // max(60, 12 * kills)))
     run_with_kills(
         job, kills, random.Random(seed), lambda: rows_written(job) >= len(hours),
         patience=PATIENCE_SECONDS + clicks / 5_000,
     )  # fmt: skip
     found = {row.at // _HOUR * _HOUR: row.clicks for row in spark.read.parquet(str(job.sink(HOURS))).collect()}
-    _log.info("%d kills, %d clicks, %d hours", kills, hours.total(), len(hours))
     assert found == hours
+    apart = {
+        TENS: furthest_apart(job, TENS, [job.minutes, job.topic]),
+        HOURS: furthest_apart(job, HOURS, [job.tens, job.minutes]),
+    }
+    _log.info("%d kills, %d clicks, %d hours, apart: %s", kills, hours.total(), len(hours), apart)
+    assert all(most <= DRIFT_MS for most in apart.values()), apart
+    assert apart[TENS] > 0, "the drift is longer than what its sources are apart in any case"
     for query, between in ((MINUTES, minutes), (TENS, tens)):
         audited = audit(
             between, {"kafka.bootstrap.servers": kafka.bootstrap, **IN_PAYLOAD}, IN_PAYLOAD["eventTimeColumn"]
@@ -112,6 +122,37 @@ def test_the_last_job_has_what_a_batch_query_has_whenever_the_jobs_are_killed(
         assert audited, audited.broken
         # Of each batch one, and one by which readers wait for a writer that is new.
         assert 2 < sum(writer.announcements for writer in audited.writers) <= _done(job, query) + 1
+
+
+def furthest_apart(job: ChainJob, query: str, topics: Sequence[str]) -> int:
+    """Return by how many milliseconds a source of a query was ahead of the other at most, after any of its batches.
+
+    It is not ahead by what no batch can part: where a source is, and the announcement with an earlier cut.
+    """
+    announced = [_announced(job.bootstrap, topic) for topic in topics]
+    most = 0
+    for file in (job.checkpoint(query) / "offsets").iterdir():
+        if not file.name.isdigit():
+            continue
+        _, __, *offsets = file.read_text().splitlines()
+        reached = [json.loads(offset).get("wm") for offset in offsets]
+        for of, other, at in zip(reached, reversed(reached), announced, strict=True):
+            before = 0 if of is None or of >= LAST else bisect_left(at, of)
+            if before:
+                most = max(most, LAST if other is None else at[before - 1] - other)
+    return most
+
+
+def _announced(bootstrap: str, topic: str) -> list[int]:
+    """Return the watermarks that are announced, in order; of one cut the last: a late announcement has the next cut."""
+    with closing(AnnouncementTopic({"kafka.bootstrap.servers": bootstrap}, topic)) as announcements:
+        statements = [record.statement for record in announcements.records()]
+    by_cut: dict[frozenset[tuple[str, int]], int] = {}
+    for each in statements:
+        if isinstance(each, Announcement) and each.watermark is not None:
+            cut = frozenset(each.ends.items())
+            by_cut[cut] = max(each.watermark, by_cut.get(cut, each.watermark))
+    return sorted(by_cut.values())
 
 
 def _done(job: ChainJob, query: str) -> int:
