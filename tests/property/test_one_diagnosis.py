@@ -142,7 +142,8 @@ def assert_views_agree(status: SourceStatus) -> None:
         return
     name = subject(holder)
     assert f"held by {name}" in line
-    assert re.search(rf"\n{re.escape(name)} holds? the (first )?watermark", page, re.IGNORECASE)
+    held = "the limit of the alignment group" if holder.by is HeldBy.SOURCE else "the (first )?watermark"
+    assert re.search(rf"\n{re.escape(name)} holds? {held}", page, re.IGNORECASE)
     assert holder.why in page
     assert f"{name}: {holder.why}" in warning
     assert reason_of(stand)[1] == holder.name

@@ -377,8 +377,9 @@ def _held(of: QueryClocks, parts: Delays, found: Diagnosis, tolerance: int) -> D
     if not held:
         return found
     several = len(of.sources) > 1
-    whys = (f"{f'source {each.source_name}: ' if several else ''}{held_text(each)}" for each in held)
-    why = "; ".join([*whys, *filter(None, map(advice_of, held))])
+    names = (f"source {each.source_name}: " if several else "" for each in held)
+    whys = ("; ".join(filter(None, (held_text(each), advice_of(each)))) for each in held)
+    why = "; ".join(f"{name}{text}" for name, text in zip(names, whys, strict=True))
     if not of.has_windows:
         return Diagnosis(found.verdict, f"{found}; there is no watermark: {why}")
     more = f"; besides, {found}" if found.verdict is DelayVerdict.DATA_OLD else ""

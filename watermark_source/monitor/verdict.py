@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text, format_duration
 from watermark_source.monitor.open_windows import unfollowed_text
@@ -22,6 +22,7 @@ from watermark_source.monitor.three_clocks import (
     delays,
     passed_by_operators,
 )
+from watermark_source.monitor.window_facts import names_text
 from watermark_source.planning.hold_kinds import Motion
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
@@ -224,9 +225,25 @@ def _data_old(of: QueryClocks, parts: Delays) -> str:
 
 
 def _batch_slow(of: QueryClocks, parts: Delays) -> str:
-    if of.batch is not None and of.batch.running is not None:
-        return f"batch {count_text(of.batch.number + 1)} has been running for {age_text(of.batch.running)}"
+    if (batch := running_batch(of)) is not None:
+        return f"{batch.name} has been running for {age_text(batch.running)}"
     return f"the oldest unread row came {age_text(parts.processing)} ago"
+
+
+class RunningBatch(NamedTuple):
+    """The batch under way."""
+
+    name: str
+    running: int
+    """For how many milliseconds."""
+
+
+def running_batch(of: QueryClocks) -> RunningBatch | None:
+    """Return the batch after the last committed one; ``None`` if none is running, or it is unknown."""
+    batch = of.batch
+    if batch is None or batch.running is None:
+        return None
+    return RunningBatch(f"batch {count_text(batch.number + 1)}", batch.running)
 
 
 def _rows_wait(of: QueryClocks, parts: Delays) -> str:
@@ -262,18 +279,26 @@ def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | 
     if held is None:
         return
     source, hold = held
-    whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
-    back = "the watermark" if source.watermark is not None else "the first watermark"
+    is_one = len(of.sources) == 1
+    whose = "" if is_one else f" of source {source.source_name}"
+    back = f"{'the watermark' if source.watermark is not None else 'the first watermark'}{whose}"
+    if hold.by is HeldBy.SOURCE:
+        back = "the limit of the alignment group"
     several = hold.name == THE_ANNOUNCEMENTS
-    held_for = 0 if since is None else of.at - since
-    verb = f"hold{'' if several else 's'} {back}{whose} back"
-    if held_for >= _WORTH_NAMING:
-        verb = f"{'have' if several else 'has'} held {back}{whose} back for at least {age_text(held_for)}"
+    verb = f"hold{'' if several else 's'} {back} back"
+    if since is not None and of.at - since >= _WORTH_NAMING:
+        verb = f"{'have' if several else 'has'} held {back} back for {span_text(since, of.at)}"
     to_do = advice_of(source)
     # Of a partition and of a writer it is in the first sentence and in their row.
     why = f": {hold.why}." if hold.by in (HeldBy.SOURCE, HeldBy.READING) or several else "."
-    advised = f" {as_sentence(to_do)}." if to_do else ""
+    where = "" if is_one else f"for source {source.source_name}: "
+    advised = f" {as_sentence(f'{where}{to_do}')}." if to_do else ""
     yield Clause("", f"{_subject(hold)} {verb}", f"{why}{advised}{_without(source, of)}")
+
+
+def span_text(since: int, at: int) -> str:
+    """Return for how long something has held, and since when it has been seen to; times are milliseconds."""
+    return f"at least {age_text(max(0, at - since))}, since {short_time(since, at)}"
 
 
 def _subject(hold: Hold) -> str:
@@ -283,11 +308,13 @@ def _subject(hold: Hold) -> str:
 def _without(source: SourceStatus, of: QueryClocks) -> str:
     """Return what the watermark would be without what holds it."""
     then = source.without_holder
-    if then is None or not is_moment(then):
+    if then is None or not is_moment(then) or source.holds[0].by is HeldBy.SOURCE:
         return ""
+    names = [subject(hold) for hold in source.holds]
+    who = names_text(names) if not source.more_holds else f"{names[0]} and {len(names) - 1 + source.more_holds} more"
     at, close = short_time(then, of.at), ", and windows that end by then would close" if of.has_windows else ""
     later = at if source.watermark is None else f"{age_text(then - source.watermark)} later, at {at}"
-    return f" Without it the watermark would be {later}{close}."
+    return f" Without {who} the watermark would be {later}{close}."
 
 
 def _on_time(of: QueryClocks) -> Iterator[Clause]:
@@ -328,8 +355,28 @@ def _meanwhile(of: QueryClocks) -> Iterator[Clause]:
     if found:
         yield Clause(f"Meanwhile {', and '.join(found)}.")
     if of.has_windows and is_moment(of.applied_watermark):
-        closed = f"Windows that end by {short_time(of.applied_watermark, of.at)} have closed"
-        yield Clause(f"{closed}; a later one closes once the watermark has passed its end.")
+        later = "a later one closes once the watermark has passed its end"
+        if (window := next_window(of)) is not None:
+            later = f"the next, {window.times}, closes {age_text(window.missing)} of event time later"
+        yield Clause(f"Windows that end by {short_time(of.applied_watermark, of.at)} have closed; {later}.")
+
+
+class NextWindow(NamedTuple):
+    """The next window to close."""
+
+    times: str
+    missing: int
+    """Milliseconds of event time between what Spark has applied and its end."""
+
+
+def next_window(of: QueryClocks) -> NextWindow | None:
+    """Return it; ``None`` before a watermark and at the ends of time, and where the windows are not known."""
+    applied, windows = of.applied_watermark, of.windows
+    if applied is None or not is_moment(applied) or windows is None:
+        return None
+    end = windows.next_end(applied)
+    times = f"{short_time(end - windows.size, of.at)} to {short_time(end, of.at)}"
+    return NextWindow(times, end - applied)
 
 
 def _limit_option(of: QueryClocks) -> str:

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from rich.console import Console
 
 from services.wait_until import wait_until
-from tests.unit.monitor.example_pages import PAGES, many
+from tests.unit.monitor.example_pages import HOUR, MINUTE, PAGES, many
 from tests.unit.monitor.example_status import (
     CHECKOUT,
     NOON,
@@ -45,8 +45,9 @@ from watermark_source.monitor.three_clocks import diagnose
 from watermark_source.monitor.verdict import State, verdict_of
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
+from watermark_source.planning.holds import Hold
 from watermark_source.planning.watermark import Millis
-from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, WriterView
+from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.status_model.status_json import status_from_json
 
 HOSTILE = "<script>alert('x')</script>\"&"
@@ -85,7 +86,7 @@ class Outline(HTMLParser):
 def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
     text = Outline(page_html(PAGES["held-back"])).text
     lead = text.index("Results are 10 min behind the clock: the newest record in orders-2 is from 12:00:05.")
-    held = text.index("orders-2 has held the watermark back for at least 10 min.")
+    held = text.index("orders-2 has held the watermark back for at least 10 min, since 11:59:54.")
     picture = text.index("How far each partition has come, in event time")
     assert (
         lead < held < picture < text.index("The last 15 min") < text.index("orders-by-minute: 4 partitions of orders")
@@ -95,11 +96,22 @@ def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
 def test_the_page_has_what_the_watermark_would_be_without_its_holder() -> None:
     shown = Outline(page_html(page(view(checkout(without_holder=NOON + 3_000))))).text
     assert (
-        "Without it the watermark would be 3 s later, at 12:00:03, and windows that end by then would close." in shown
+        "Without orders-3 the watermark would be 3 s later, at 12:00:03, and windows that end by then would close."
+        in shown
     )
-    assert "Without it" not in Outline(page_html(CHECKOUT)).text
+    assert "Without orders-3" not in Outline(page_html(CHECKOUT)).text
     first = Outline(page_html(page(view(checkout(watermark=None, without_holder=NOON))))).text
-    assert "Without it the watermark would be 12:00:00, and windows that end by then would close." in first
+    assert "Without orders-3 the watermark would be 12:00:00, and windows that end by then would close." in first
+    elsewhere = replace(PAGES["frozen-source"].queries[0].clocks.sources[0], without_holder=NOON + HOUR)
+    assert "Without" not in Outline(page_html(page(view(elsewhere)))).text
+
+
+def test_what_the_watermark_would_be_names_all_that_hold_it() -> None:
+    first = Hold(name="orders-3", kind=HoldKind.SILENT, watermark=NOON)
+    held = (first, replace(first, name="orders-4"))
+    for more, who in ((0, "orders-3 and orders-4"), (7, "orders-3 and 8 more")):
+        source = checkout(without_holder=NOON + 3_000, slowest=held, more_holds=more)
+        assert f"Without {who} the watermark would be" in Outline(page_html(page(view(source)))).text
 
 
 def luminance(colour: str) -> float:
@@ -140,7 +152,10 @@ def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
     links = {value for name, value in attributes if name == "href"}
     assert links == {"status.json", "?refresh=0", "?refresh=5"}
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page_html(CHECKOUT)
+    assert '<a href="?refresh=5" aria-current="true">reloads every 5 s</a>' in page_html(CHECKOUT)
     once = page_html(CHECKOUT, Asked(refresh=0))
+    assert '<a href="?refresh=0" aria-current="true">paused</a>' in once
+    assert once.count("aria-current=") == 1
     assert not [each for each in ("<script", "<noscript", "http-equiv", "data-refresh") if each in once]
 
 
@@ -271,30 +286,44 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "held-back",
             (
-                "orders-2 has held the watermark back for at least 10 min.",
+                "orders-2 has held the watermark back for at least 10 min, since 11:59:54.",
+                "held by" + "orders-2" + "at least 10 min, since 11:59:54",
                 "Once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
-                "Without it the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then would",
+                "Without orders-2 the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then",
                 "2 partitions are paused at the alignment limit (alignmentMaxDrift 10 min)",
-                "Windows that end by 11:59:59 have closed; a later one closes once the watermark has passed its end.",
-                "none dropped of 12 157 read",
+                "Windows that end by 11:59:59 have closed; the next, 11:59:00 to 12:00:00, closes 1 s of event time",
+                "none of 12 157 dropped as late",
             ),
         ),
         (
             "frozen-source",
             (
-                "payments has held the watermark back for at least 40 s: orders-0 is paused: next record over 1 min",
+                "payments has held the limit of the alignment group back for at least 40 s, since 12:09:31: orders-0",
+                "held by" + "payments" + "the limit of the group, at least 40 s, since 12:09:31",
                 "2 partitions are paused at the alignment limit (alignmentMaxDrift 1 min)",
+                "the group waits for it until its alignmentTimeToLive has passed, in 1 min 18 s.",
             ),
         ),
         (
             "announced",
             (
-                "Writer sessions has held the watermark back for at least 8 min.",
+                "Writer sessions has held the watermark back for at least 8 min, since 12:02:11.",
                 "has announced nothing for 8 min 20 s",
                 "--kafka.bootstrap.servers HOST:9092 --topic TOPIC drop sessions, and remove its name from announcedBy",
             ),
         ),
-        ("on-time", ("A window closes about 3.5 s after its end.", "held by" + "nothing", "next closes at 12:10:08")),
+        (
+            "on-time",
+            ("A window closes about 3.5 s after its end.", "held by" + "nothing", "next: 12:10:07 to 12:10:08"),
+        ),
+        (
+            "two-sources",
+            (
+                "shop-0 has held the watermark of source customers back for at least 1 min 08 s, since 12:09:03.",
+                'For source customers: to continue without a silent partition, write .option("idleTimeout",',
+                "Windows that end by 12:08:52 have closed; a later one closes once the watermark has passed its end.",
+            ),
+        ),
         ("replay", ("At the pace of the last minutes all is read in about 1 h 19 min.",)),
         ("snapshot", ("read" + "199 128" + "of about 336 256 rows", "rate" + "350 rows/s", "time left6 min 31 s")),
     ],
@@ -318,7 +347,7 @@ def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> N
     assert classes(shown, "cells") == ["closed"] * 2 + ["next"] + ["open"] * 11
     text = Outline(shown).text
     assert "windows 1 minnext to close: 12:00:00, in 1 s of event time" in text
-    assert "next closes at 12:00:00" in text
+    assert "next: 11:59:00 to 12:00:00" in text
     sliding = Outline(page_html(PAGES["ten-thousand"])).text
     assert "windows 1 min every 10 snext to close: 12:07:30" in sliding
     # Of a join no windows are known.
@@ -347,6 +376,15 @@ def test_what_waits_is_not_called_fresh_beside_results_that_are_late() -> None:
     for name, of in PAGES.items():
         text = Outline(page_html(of)).text
         assert not re.search(r"Results are \d+ (min|h|d)\b.*The data are fresh", text), name
+
+
+def test_a_slow_batch_is_what_results_are_held_by() -> None:
+    (shown,) = PAGES["on-time"].queries
+    assert shown.clocks.batch is not None
+    slow = Unprocessed(shown.clocks.at - MINUTE, "orders-0")
+    clocks = replace(shown.clocks, batch=replace(shown.clocks.batch, running=MINUTE), unprocessed=slow)
+    for why, who in ((diagnose(clocks), "batch 8" + "running for 1 min"), (shown.why, "nothing")):
+        assert f"held by{who}" in Outline(page_html(page(replace(shown, clocks=clocks, why=why)))).text
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:

@@ -358,6 +358,10 @@ def test_without_a_watermark_the_sentence_begins_with_who_holds_it(
 def test_the_source_without_a_watermark_is_named_where_there_are_several() -> None:
     found = clocks(FRESH, source(source_name="payments", **NO_MARK), state=(JOIN,))
     assert str(diagnose(found)).startswith("no window can close: source payments: orders-1: no record seen yet")
+    both = clocks(*(source(source_name=name, **NO_MARK) for name in "ab"), state=(JOIN,))
+    first, _, second = str(diagnose(both)).removeprefix("no window can close: ").partition("; source b: ")
+    # What to write follows the source on which it is to be written.
+    assert first == f"source a: {second}"
 
 
 def test_a_watermark_that_stands_comes_before_data_that_are_older_still() -> None:

@@ -115,11 +115,10 @@ def _top(name: str, at: int, asked: Asked | None) -> Markup:
     # A file or a notebook is read on another day, too.
     about: list[str] = [f"As of {short_time(at, at)} UTC" if asked else f"As of {watermark_text(at)[:19]} UTC"]
     if asked is not None:
-        about += [
-            " · ",
-            tag("a", "reloads every 5 s" if asked.refresh else "reload every 5 s", href=asked.address(refresh=5)),
-        ]
-        about += [" · ", tag("a", "pause" if asked.refresh else "paused", href=asked.address(refresh=0))]
+        words = ("reloads every 5 s", "pause") if asked.refresh else ("reload every 5 s", "paused")
+        for seconds, word in zip((5, 0), words, strict=True):
+            chosen = "true" if seconds == asked.refresh else None
+            about += [" · ", tag("a", word, href=asked.address(refresh=seconds), aria_current=chosen)]
         about += [" · ", tag("a", "JSON", href="status.json")]
     return tag("header", tag("h1", name), tag("p", *about, class_="soft"), class_="top")
 

@@ -115,7 +115,7 @@ _END: Final = tag("rect", class_="end", x="80%", height="100%")
 _LEFT: Final = tag("rect", class_="left", width="100%", height="100%")
 _KEY: Final = {
     Look.COUNTS: ("complete, then read but possibly out of order", _DONE, _READ, _END),
-    Look.HOLDS: ("holds the watermark", _DONE, _END),
+    Look.HOLDS: ("holds back", _DONE, _END),
     Look.PAUSED: ("paused", _ALL_DONE),
     Look.SILENT: ("does not answer", _ALL_DONE),
     Look.FAILED: ("named by the error", _ALL_DONE),

@@ -17,8 +17,9 @@ from watermark_source.monitor.page.tables import source_tables
 from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page, QueryView, clock_rows, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
-from watermark_source.monitor.three_clocks import QueryClocks, behind_clock, passed_by_operators
-from watermark_source.monitor.verdict import holder_of, snapshots_of
+from watermark_source.monitor.three_clocks import DelayVerdict, QueryClocks, behind_clock, passed_by_operators
+from watermark_source.monitor.verdict import holder_of, next_window, running_batch, snapshots_of, span_text
+from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
@@ -92,8 +93,9 @@ def _figures(of: QueryView) -> Iterator[Markup]:
         yield _figure("rows in windows", count_text(clocks.state_rows), _closed(clocks))
     read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
     shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
-    none = "" if late_rows or clocks.unfollowed is not None else "none dropped "
-    yield _figure("late rows", shown, f"{none}of {count_text(read)} read")
+    some = late_rows or clocks.unfollowed is not None
+    about = f"of {count_text(read)} read" if some else f"none of {count_text(read)} dropped as late"
+    yield _figure("late rows", shown, about)
 
 
 def _of_snapshots(of: Sequence[SnapshotProgress]) -> Iterator[Markup]:
@@ -105,12 +107,10 @@ def _of_snapshots(of: Sequence[SnapshotProgress]) -> Iterator[Markup]:
 
 
 def _closed(of: QueryClocks) -> str:
-    applied = of.applied_watermark
-    if applied is None:
+    if of.applied_watermark is None:
         return "none closed yet"
-    if of.windows is None or not is_moment(applied):
-        return f"closed up to {short_time(applied, of.at)}"
-    return f"next closes at {short_time(of.windows.next_end(applied), of.at)}"
+    window = next_window(of)
+    return f"closed up to {short_time(of.applied_watermark, of.at)}" if window is None else f"next: {window.times}"
 
 
 def _of_watermark(of: QueryView) -> Iterator[Markup]:
@@ -119,11 +119,22 @@ def _of_watermark(of: QueryView) -> Iterator[Markup]:
     late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
     yield _figure("behind the clock", behind_text(late), about, is_held=held is not None)
-    long = "" if of.since is None else f"for at least {age_text(max(0, now - of.since))}"
-    yield _figure("held by", NO_HOLDER if held is None else subject(held[1]), long, is_held=held is not None)
+    yield _figure("held by", *_holder(of), is_held=held is not None)
     lags = [source.lag for source in clocks.sources]
     unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
     yield _figure("unread", unread, _of_holder(clocks))
+
+
+def _holder(of: QueryView) -> tuple[str, str]:
+    """Return what results wait for, if it is a holder or a batch, and for how long."""
+    held, batch = holder_of(of.clocks), running_batch(of.clocks)
+    if held is not None:
+        limit = "the limit of the group" if held[1].by is HeldBy.SOURCE else ""
+        long = "" if of.since is None else span_text(of.since, of.clocks.at)
+        return subject(held[1]), ", ".join(filter(None, (limit, long)))
+    if batch is not None and of.why.verdict is DelayVerdict.BATCH_SLOW:
+        return batch.name, f"running for {age_text(batch.running)}"
+    return NO_HOLDER, ""
 
 
 def _of_holder(of: QueryClocks) -> str:
