@@ -77,8 +77,10 @@ def why(query: Any, *, tolerance: str = "10 seconds") -> str:
     """Return in one sentence why the results of a running query are behind the clock.
 
     It begins with one of: "the data are old", "rows wait for time", "the batch is slow", "rows wait for the trigger",
-    "no window can close", "no rows arrive", "the data are fresh"; at the start "the query is starting",
-    "the first batch is running". Arguments and errors are those of ``status``.
+    "no window can close", "no later window can close", "no rows arrive", "the data are fresh", "rows are processed"
+    (only the output watermark is late), "the query does not follow its sources"; at the start "the query is starting",
+    "the first batch is running"; without a report "no source of this project has reported". Arguments and errors are
+    those of ``status``.
     """
     return str(QueryReader(query, _tolerance(tolerance)).status().why)
 

@@ -265,9 +265,9 @@ def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options:
 def _without_options(hold: Hold, text: str) -> str:
     """Return an advice of a checkpoint, which does not hold the options."""
     if hold.by is HeldBy.WRITER:
-        return f"{WATERMARKS} list prints what each writer announced last; {gone_line([hold.name])}"
-    is_left_out = hold.kind.is_silence and not hold.is_last
-    return f"write {IDLE_TIMEOUT}, if the query does not have it" if is_left_out else text
+        return f"what each writer announced last: {WATERMARKS} list; {gone_line([hold.name])}"
+    can_be_left_out = hold.kind.is_silence and not hold.is_last
+    return f"write {IDLE_TIMEOUT}, if the query does not have it" if can_be_left_out else text
 
 
 # Rows that are missing in the result, and why.

@@ -8,10 +8,11 @@ without delay looks like one that is an hour behind live data: the three togethe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
+from functools import partial
 from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration
@@ -336,8 +337,8 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
         found = DelayVerdict.TRIGGER
     elif found is DelayVerdict.ROWS_WAIT and paused and parts.processing >= waits:
         return Diagnosis(found, _waits_for_group(of, paused, parts))
-    sentences = {
-        DelayVerdict.FRESH: _fresh,
+    sentences: Mapping[DelayVerdict, Callable[[QueryClocks, Delays], str]] = {
+        DelayVerdict.FRESH: partial(_fresh, tolerance=tolerance),
         DelayVerdict.DATA_OLD: _data_old,
         DelayVerdict.ROWS_WAIT: _rows_wait,
         DelayVerdict.BATCH_SLOW: _batch_slow,
@@ -423,9 +424,9 @@ def _trigger(of: QueryClocks, parts: Delays) -> str:
     )
 
 
-def _fresh(of: QueryClocks, parts: Delays) -> str:
+def _fresh(of: QueryClocks, parts: Delays, tolerance: int) -> str:
     lag = of.event_time_lag
-    is_behind = lag is not None and lag > TOLERANCE
+    is_behind = lag is not None and lag > tolerance
     shown = "" if lag is None else f", and the output watermark is {from_clock(lag)}"
     processed = f"rows are processed {_within(parts.processing)} after they arrive{shown}"
     return f"{processed}{_held_by(of)}" if is_behind else f"the data are fresh: {processed}"

@@ -596,7 +596,7 @@ def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_pa
     offset = offset_of(None, wm=NOON, announced={"at": 4, "log": "Yk2", "writers": ["carts"]})
     found = why_open(checkpoint(tmp_path, [offset], [NOON]), END)
     assert "writer carts: what it has announced is in the topic of announcements, not in a checkpoint" in found.sentence
-    list_them = "python -m watermark_source watermarks LOG list prints what each writer announced last"
+    list_them = "what each writer announced last: python -m watermark_source watermarks LOG list"
     assert found.remarks[0] == f"to do: {list_them}; {GONE}"
 
 

@@ -93,4 +93,7 @@ def test_markup_escapes_texts_once_and_elements_never() -> None:
     assert with_code('write .option("a", "<b>") <here>') == (
         "write <code>.option(&quot;a&quot;, &quot;&lt;b&gt;&quot;)</code> &lt;here&gt;"
     )
+    command = "python -m watermark_source watch --a.b C:1"
+    for after in (", and more", "; more", ". More", ""):
+        assert with_code(f"write: {command}{after}") == f"write: <code>{command}</code>{after}"
     assert [percent(share) for share in (0, 0.5, 1 / 3, 1)] == ["0%", "50%", "33.33%", "100%"]

@@ -274,6 +274,15 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
                 "behind it are unread"
             ),
         ),
+        (
+            clocks(HELD),
+            DelayVerdict.FRESH,
+            (
+                "rows are processed at once after they arrive, and the output watermark is 1 h behind the clock; it is "
+                "held by orders-1: nothing to read for 1 h; never idle without idleTimeout; to continue without a "
+                'silent partition, write .option("idleTimeout", "30 seconds")'
+            ),
+        ),
         (clocks(QUIET), DelayVerdict.QUIET, "no rows arrive: all are processed, and the last came 1 h ago"),
         (
             clocks(BLOCKED, waits_for_trigger=True),
@@ -301,6 +310,8 @@ def test_the_sentence_names_the_largest_part_of_the_delay(
 ) -> None:
     diagnosis = diagnose(found)
     assert (diagnosis.verdict, str(diagnosis)) == (verdict, sentence)
+    beginnings = re.findall(r'"([^"]+)"', " ".join((followed_queries.why.__doc__ or "").split()))
+    assert sentence.startswith(tuple(beginnings))
 
 
 NEVER = split_view(1, watermark=None, position=0, end=0, why="no record seen yet; holds the watermark")
@@ -455,7 +466,9 @@ def test_what_waits_for_rows_that_come_rarely_is_stated_in_one_form() -> None:
 
 
 def test_a_delay_within_the_tolerance_needs_no_cause() -> None:
-    assert diagnose(clocks(BLOCKED), 2 * HOUR).verdict is DelayVerdict.FRESH
+    found = diagnose(clocks(BLOCKED), 2 * HOUR)
+    assert found.verdict is DelayVerdict.FRESH
+    assert str(found).startswith("the data are fresh: ")
 
 
 def test_the_split_that_holds_is_named_with_its_source_where_there_are_several() -> None:

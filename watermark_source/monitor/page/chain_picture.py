@@ -1,7 +1,8 @@
 """Queries in a row: a job a lane on one axis of event time, each below the one whose announcements it reads. Pure.
 
-A bar is what a job has finished, its output watermark; the hollow box behind it what the job above has finished. So a
-job can be no further than the one above, and what it adds itself is the length of its box.
+Above the first jobs is what they read, once. A bar is what a job has finished, its output watermark; the hollow box
+behind it what the job above has finished. So a job can be no further than the one above, and what it adds itself is the
+length of its box.
 """
 
 from __future__ import annotations
@@ -86,12 +87,19 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
 
 
 def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
-    """Yield a row for each job: a bar up to what it has finished, then up to what the job above it has."""
-    queries = {query.id: query for query in of}
+    """Yield a row for each job: a bar up to what it has finished, then up to what the job above it has.
+
+    Before a job that reads no other one are rows for what it reads, unless a job before it reads the same.
+    """
+    queries, seen = {query.id: query for query in of}, set[tuple[str, frozenset[str]]]()
     for query in of:
         writers = _writers(query, queries)
         if not writers:
-            yield from (_topic(source) for source in query.clocks.sources if not source.is_announced)
+            for source in query.clocks.sources:
+                read = source.source_name, frozenset(view.split.log for view in source.splits)
+                if not source.is_announced and read not in seen:
+                    seen.add(read)
+                    yield _topic(source)
         finished = [passed_by_operators(writer.clocks) for writer in writers] or [query.clocks.newest]
         done, held = passed_by_operators(query.clocks), holder_of(query.clocks)
         above = min((mark for mark in finished if mark is not None), default=None)

@@ -58,8 +58,8 @@ def event_time_picture(of: QueryClocks, level: int, now: str = "now", *, error: 
 
 
 def _marked(lane: Lane, error: str) -> Lane:
-    """Return a row; set off if an error names it as a whole: orders-1 is not named by orders-10."""
-    is_named = error and re.search(rf"(?<![\w-]){re.escape(lane.name)}(?![\w-])", error)
+    """Return a row; set off if an error names it as a whole: orders-1 is not named by orders-10 or eu.orders-1."""
+    is_named = error and re.search(rf"(?<![\w.-]){re.escape(lane.name)}(?!\.?[\w-])", error)
     return replace(lane, look=Look.FAILED, word="named by the error") if is_named else lane
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from watermark_source.durations import unbroken
 
-_LINE = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)|python -m watermark_source [^,;]*[^,;.\s]")
+_LINE = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)|python -m watermark_source(?: [^\s,;]*[^\s,;.])+")
 _VOID: Final = frozenset({"meta"})
 _EMPTY: Final = frozenset({"rect", "line", "circle", "polyline", "polygon"})
 

@@ -63,8 +63,9 @@ def shown_of(of: Page) -> list[Shown]:
 
 
 def _cause(of: Page, view: QueryView) -> str:
-    last = [view, *(of.queries[each.number] for each in upstream(of, view))][-1]
-    held = holder_of(last.clocks)
+    chain = [view, *(of.queries[each.number] for each in upstream(of, view))]
+    # What is furthest upstream may be on time.
+    held = next(filter(None, (holder_of(each.clocks) for each in reversed(chain))), None)
     return "" if held is None else subject(held[1])
 
 
@@ -73,7 +74,7 @@ def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
     worst = shown[0].verdict.state
     held = [each.cause for each in shown if each.verdict.state is State.HELD]
     common = NO_CLAUSE
-    if len(held) > 1 == len(set(held)):
+    if len(held) > 1 == len(set(held)) and held[0]:
         common = Clause(f"{'both' if len(held) == 2 else 'all'} wait for ", held[0])
     of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown), reason=common)
     titles = (tag("span", title) for title in ("", "query", "what it waits for", "over time", "behind the clock"))
