@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import http.server
 import logging
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -232,6 +233,27 @@ def test_a_page_whose_driver_is_gone_says_so_until_it_answers_again(opened: Open
     served.server._is_stopped.clear()
     lost.wait_for(state="hidden", timeout=PATIENCE_MS)
     assert tab.evaluate("document.body.className") == ""
+
+
+def test_a_page_whose_connection_was_lost_in_silence_opens_another(
+    opened: Open, served: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    awaits, is_lost, is_over = served.server.awaits_event, threading.Event(), threading.Event()
+
+    def never_of_the_first(request: socket.socket) -> bool:
+        if is_lost.is_set():
+            return awaits(request)
+        is_lost.set()
+        is_over.wait()
+        return False
+
+    monkeypatch.setattr(served.server, "awaits_event", never_of_the_first)
+    tab = opened(f"{served.url}?refresh=5")
+    assert is_lost.wait(60)
+    served.show(page(view(checkout(), name="later")))
+    tab.evaluate("(now => { Date.now = () => now() + 30_000 })(Date.now)")
+    tab.get_by_role("heading", name="later", exact=True).wait_for(timeout=PATIENCE_MS)
+    is_over.set()
 
 
 def test_the_keyboard_reaches_all_in_the_order_of_the_page_and_shows_where_it_is(opened: Open, served: Shown) -> None:

@@ -25,8 +25,7 @@ MOST_QUERIES: Final = 100
 MOST_POINTS: Final = 400
 """Points that are kept of a source. Of more, two neighbours become one, with the worse values of both."""
 
-
-_PACE = 300_000
+_PACE_SPAN = 300_000
 """Milliseconds by which the time until all is read is estimated."""
 _LOOKED_BACK = 20
 """Changes among which one is looked for that continues."""
@@ -203,8 +202,8 @@ def _limit(group: GroupStatus | None) -> str:
 
 def until_read(points: Sequence[Point]) -> int | None:
     """Return in how many milliseconds nothing is unread at the pace of the last minutes; ``None`` if that is unknown,
-    or if there is not less from one to the next."""
-    known = [(each.at, each.lag) for each in points if each.lag is not None and each.at > points[-1].at - _PACE]
+    or if no less is unread now than at their beginning."""
+    known = [(each.at, each.lag) for each in points if each.lag is not None and each.at > points[-1].at - _PACE_SPAN]
     read = known[0][1] - known[-1][1] if known else 0
     return known[-1][1] * (known[-1][0] - known[0][0]) // read if read > 0 else None
 

@@ -1,8 +1,8 @@
 """StatusPage: a read-only page with the status of all running queries of a session, on the driver's loopback address.
 
-The standard library's server is enough for two documents, and adds no dependency to a driver. The page answers GET and
-HEAD alone, and only where the request's ``Host`` names this machine: a web site that a user visits can neither read it
-(no CORS header) nor reach it under a name of its own (DNS rebinding).
+The standard library's server is enough for a page, the same for programs and an event with it now and then, and adds no
+dependency to a driver. It answers GET and HEAD alone, and only where the request's ``Host`` names this machine: a web
+site that a user visits can neither read the page (no CORS header) nor reach it under a name of its own (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import errno
 import hashlib
 import json
 import logging
+import math
 import socket
 import threading
 import time
@@ -34,7 +35,7 @@ from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
-from watermark_source.monitor.page.reader_choice import Asked, asked_of
+from watermark_source.monitor.page.reader_choice import EVERY, Asked, asked_of
 from watermark_source.monitor.page_content import Ended, Page, QueryView, page_json
 from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.spark.operator_watermarks import executed_batch
@@ -48,7 +49,7 @@ _MOST_REQUESTS = 64
 """Requests at a time, those of open pages among them; more are refused."""
 _REQUEST_SECONDS = 10.0
 """For a whole request with its answer, or with the next event of a page that is open."""
-_EVENT_SECONDS = 5.0
+_EVENT_SECONDS = float(EVERY)
 """From one event to the next, at the same moments for all, so that all share one reading."""
 _STOP_SECONDS = 5.0
 _ENDED_SHOWN = 3_600_000
@@ -77,8 +78,9 @@ class StatusPage:
         page = StatusPage(spark)
         print(page.url)
 
-    The page is at ``/``, complete without JavaScript; ``/status.json`` has the same for programs, and
-    ``python -m watermark_source watch URL`` for a terminal. It shows no option of a query, and no content of a row.
+    The page is at ``/``, complete without JavaScript; ``/events`` sends it to those that are open, ``/status.json``
+    has the same for programs, and ``python -m watermark_source watch URL`` for a terminal. It shows no option of a
+    query, and no content of a row.
 
     Args:
         spark: the session whose queries are shown.
@@ -300,14 +302,17 @@ class _Server(ThreadingHTTPServer):
         return not self._is_stopped.wait(wait)
 
     def server_close(self) -> None:
-        """Stop listening, and end the events."""
+        """Stop listening, and close all connections: nothing looks after their time any more."""
         self._is_stopped.set()
         super().server_close()
+        self._close_those_until(math.inf)
 
     def service_actions(self) -> None:
         """Close connections whose time is over, twice a second: a limit of each receive restarts with every byte."""
-        now = time.monotonic()
-        for request in [each for each, end in self._ends.copy().items() if end <= now]:
+        self._close_those_until(time.monotonic())
+
+    def _close_those_until(self, at: float) -> None:
+        for request in [each for each, end in self._ends.copy().items() if end <= at]:
             with contextlib.suppress(OSError):
                 request.shutdown(socket.SHUT_RDWR)
 
@@ -341,12 +346,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "application/json", body, with_body=with_body)
         elif url.path == "/":
             self._send(HTTPStatus.OK, "text/html; charset=utf-8", self._page(url.query, page_html), with_body=with_body)
-        elif url.path == "/events" and with_body:
+        elif url.path == "/events":
             self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-            while self.server.awaits_event(self.connection):
+            while with_body and self.server.awaits_event(self.connection):
                 self.wfile.write(self._page(url.query, _as_event))
         else:
-            self._send(HTTPStatus.NOT_FOUND, plain, b"There are / and /status.json\n", with_body=with_body)
+            self._send(HTTPStatus.NOT_FOUND, plain, b"There are /, /events and /status.json\n", with_body=with_body)
 
     def _page(self, query: str, form: _Form) -> bytes:
         page = self.server.page()

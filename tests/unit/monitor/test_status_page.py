@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from rich.console import Console
 
 from services.wait_until import wait_until
-from tests.unit.monitor.example_pages import HOUR, MINUTE, PAGES, many
+from tests.unit.monitor.example_pages import HOUR, MINUTE, PAGES, announced, many
 from tests.unit.monitor.example_status import (
     CHECKOUT,
     NOON,
@@ -36,6 +36,7 @@ from tests.unit.monitor.example_status import (
 from watermark_source.command_line import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
+from watermark_source.monitor.page.chain_picture import chain_picture, chains_of
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page_content import Ended, QueryView, page_json
@@ -370,6 +371,10 @@ def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> No
     assert [name for kind, name in rows if kind == "failed"] == ["invoices-4"]
     assert len(rows) == 6
     assert "The data are fresh" not in shown
+    (gone,) = PAGES["failed"].ended
+    for other in ("eu.invoices-4", "invoices-4.eu-0", "invoices-40"):
+        text = page_html(replace(PAGES["failed"], ended=(gone._replace(error=f"{other} is gone"),)))
+        assert '<li class="row failed">' not in text
 
 
 def test_what_waits_is_not_called_fresh_beside_results_that_are_late() -> None:
@@ -404,6 +409,14 @@ def test_the_sentence_about_all_queries_agrees_with_their_lines() -> None:
     shown = Outline(page_html(page(PAGES["on-time"].queries[0], waits))).text
     assert "None of 2 queries is held back, and 1 waits." in shown
     assert "holds the" not in shown
+
+
+def test_readers_of_a_query_that_is_on_time_wait_for_its_writer() -> None:
+    (first,) = PAGES["on-time"].queries
+    (reader,) = announced(first.id, kind=HoldKind.READ, quiet=900, why="its newest announcement is in force").queries
+    readers = [replace(reader, id=name, name=name) for name in ("daily", "hourly")]
+    shown = Outline(page_html(page(first, *readers, at=first.clocks.at))).text
+    assert "Two of 3 queries are held back: both wait for writer sessions." in shown
 
 
 def test_the_json_has_the_reports_of_the_sources() -> None:
@@ -458,6 +471,15 @@ def test_a_writer_of_another_session_and_one_that_holds_nothing_are_linked_to_no
 def test_queries_that_announce_to_each_other_are_named_once() -> None:
     ring = page(job("a", held_by="b"), job("b", held_by="a"))
     assert [len(query["upstream"]) for query in page_json(ring)["queries"]] == [1, 1]
+
+
+def test_what_several_jobs_read_is_above_the_first_of_them_alone() -> None:
+    (writer,), (other,) = (job("b", held_by=name).clocks.sources[0].writers for name in ("a", "c"))
+    other_topic = replace(job("d", source=checkout(source_name="refunds")), id="id of d")
+    writers = (writer, other, replace(writer, name="w-d", query="id of d"))
+    (chain,) = chains_of(page(job("a"), job("c"), other_topic, job("b", source=checkout(writers=writers))))
+    drawn = chain_picture(chain, NOON, 2)
+    assert re.findall(r'<div class="who"><b>([^<]+)</b>', drawn) == ["orders", "a", "refunds", "d", "c", "b"]
 
 
 # What changed.
@@ -617,6 +639,8 @@ def test_head_has_the_headers_of_get_and_no_body(served: _Server) -> None:
     got, head = request(served), request(served, "HEAD")
     assert head[1] == b""
     assert head[0].headers["Content-Length"] == str(len(got[1]))
+    events, none = request(served, "HEAD", "/events")
+    assert (events.status, events.headers["Content-Type"], none) == (200, "text/event-stream", b"")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"])
@@ -638,9 +662,9 @@ def test_this_machine_and_a_named_proxy_are_answered(served: _Server, host: str)
 
 
 @pytest.mark.parametrize("path", ["/x", "/../etc/passwd", "/status.json/", "//evil.example/", "/%00"])
-def test_there_are_two_documents_and_no_file(served: _Server, path: str) -> None:
+def test_there_are_three_paths_and_no_file(served: _Server, path: str) -> None:
     answer, body = request(served, path=path)
-    assert (answer.status, body) == (404, b"There are / and /status.json\n")
+    assert (answer.status, body) == (404, b"There are /, /events and /status.json\n")
 
 
 def test_a_reader_chooses_how_often_the_page_loads_again(served: _Server) -> None:
@@ -672,7 +696,9 @@ def events_of(server: _Server, path: str = "/events") -> Iterator[Iterator[str]]
     answer = connection.getresponse()
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/event-stream")
     try:
-        yield (json.loads(line.removeprefix(b"data: ")) for line in answer if line.startswith(b"data: "))
+        # The server may stop within an event.
+        whole = (line for line in answer if line.startswith(b"data: ") and line.endswith(b"\n"))
+        yield (json.loads(line.removeprefix(b"data: ")) for line in whole)
     finally:
         answer.close()
         connection.close()
@@ -715,6 +741,18 @@ def test_an_open_page_outlasts_the_limit_of_a_request_and_one_that_takes_nothing
         monkeypatch.setattr("watermark_source.monitor.page.document._whole", lambda *_: large)
         served.page = lambda: page()
         wait_until(lambda: next(events) == large and len(served._ends) == 1, 60, "the end of one of them")
+
+
+def test_a_connection_that_takes_nothing_in_is_closed_when_the_server_stops(
+    served: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("watermark_source.monitor.page.document._whole", lambda *_: "x" * 20_000_000)
+    with connected(served) as stuck:
+        stuck.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+        assert stuck.recv(1) == b"H"
+        served.shutdown()
+        served.server_close()
+        wait_until(lambda: not served._ends, 20, "its end")
 
 
 def test_silent_connections_do_not_keep_others_out(served: _Server) -> None:

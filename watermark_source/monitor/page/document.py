@@ -21,7 +21,7 @@ from watermark_source.monitor.page.example_picture import example_picture
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overview import Shown, overview, shown_of
 from watermark_source.monitor.page.query_section import query_section
-from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, Asked
+from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, EVERY, REFRESHES, Asked
 from watermark_source.monitor.page.tables import changes_table, source_tables
 from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page
@@ -37,7 +37,7 @@ SCRIPT: Final = files(__package__).joinpath("page.js").read_text("utf-8")
 _LOST: Final = (
     "The driver has not answered",
     tag("span", id="silent", aria_hidden="true"),
-    ": it has ended, is frozen, or cannot be reached. This is what it said last.",
+    ": it has ended, is frozen, cannot be reached, or a proxy buffers. This is what it said last.",
 )
 _ROW_PX, _FRAME_PX = 36, 680
 
@@ -76,7 +76,7 @@ def window_html(of: QueryAt, found: OpenWindow) -> str:
 
 
 def _whole(name: str, at: int, asked: Asked | None, *content: Markup) -> str:
-    """Return a whole page; ``asked``: ``None`` for one that has no links, and is not loaded again."""
+    """Return a whole page; ``asked``: ``None`` for one that has no links, and stays as it is."""
     seconds = asked.refresh if asked else 0
     head = [
         tag("meta", charset="utf-8"),
@@ -115,8 +115,9 @@ def _top(name: str, at: int, asked: Asked | None) -> Markup:
     # A file or a notebook is read on another day, too.
     about: list[str] = [f"As of {short_time(at, at)} UTC" if asked else f"As of {watermark_text(at)[:19]} UTC"]
     if asked is not None:
-        words = ("reloads every 5 s", "pause") if asked.refresh else ("reload every 5 s", "paused")
-        for seconds, word in zip((5, 0), words, strict=True):
+        often = f"every {EVERY} s"
+        words = (f"reloads {often}", "pause") if asked.refresh else (f"reload {often}", "paused")
+        for seconds, word in zip(REFRESHES, words, strict=True):
             chosen = "true" if seconds == asked.refresh else None
             about += [" · ", tag("a", word, href=asked.address(refresh=seconds), aria_current=chosen)]
         about += [" · ", tag("a", "JSON", href="status.json")]

@@ -13,8 +13,10 @@
     after.forEach((node, i) => i < before.length ? change(before[i], node) : old.append(node));
     before.slice(after.length).forEach((node) => node.remove());
   };
-  let stream, last = Date.now();
+  let stream, begun = 0, last = Date.now();
   const open = () => {
+    stream?.close();
+    begun = Date.now();
     stream = new EventSource("events" + location.search);
     stream.onmessage = ({data}) => {
       const page = new DOMParser().parseFromString(JSON.parse(data), "text/html");
@@ -23,10 +25,14 @@
       change(document.body, page.body);
     };
   };
+  // Nobody waited for what did not come meanwhile.
+  document.addEventListener("visibilitychange", () => { last = Date.now(); begun = 0; });
   setInterval(() => {
-    if (document.hidden) { stream.close(); last = Date.now(); return; }
-    if (stream.readyState === EventSource.CLOSED) open();
-    const silent = Date.now() - last;
+    const now = Date.now();
+    if (document.hidden) { stream.close(); last = now; return; }
+    const waited = now - begun, silent = now - last;
+    // A browser itself retries neither what was answered by an error nor a connection that was lost in silence.
+    if (stream.readyState === EventSource.CLOSED ? waited >= every : Math.min(waited, silent) > 4 * every) open();
     if (silent < (stream.readyState === EventSource.OPEN ? 3 : 1) * every) return;
     document.getElementById("lost").hidden = false;
     document.getElementById("silent").textContent = ` for ${Math.round(silent / 1000)} s`;

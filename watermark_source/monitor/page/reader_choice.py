@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import parse_qs, urlencode
 
-REFRESHES: Final = (5, 0)
-"""Seconds between two loads of the page that a reader can choose; 0: it is not loaded again."""
+EVERY: Final = 5
+"""Seconds after which an open page is sent anew, or a browser without scripts loads it again."""
+REFRESHES: Final = (EVERY, 0)
+"""What a reader can choose; 0: the page stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What a reader asked of the page."""
 
-    refresh: int = REFRESHES[0]
-    """Seconds after which a browser loads it again, 0 for never."""
+    refresh: int = EVERY
+    """Seconds after which it is sent anew, 0 for never."""
     query: str | None = None
     """The id of the query that is drawn whole."""
 
@@ -40,5 +42,5 @@ def asked_of(query: str, ids: Set[str]) -> Asked:
         ids: of the queries on the page.
     """
     chosen = {key: values[0] for key, values in parse_qs(query).items()}
-    refresh = next((seconds for seconds in REFRESHES if str(seconds) == chosen.get("refresh")), REFRESHES[0])
+    refresh = next((seconds for seconds in REFRESHES if str(seconds) == chosen.get("refresh")), EVERY)
     return Asked(refresh, chosen["query"] if chosen.get("query") in ids else None)
