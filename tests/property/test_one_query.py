@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -59,16 +60,25 @@ def test_a_day_of_two_topics_takes_as_many_batches_as_without_a_group(max_rows: 
 class Before:
     """A source before Spark asked."""
 
-    is_active: bool
-    """Whether it counts, and no split of it is idle or without a row so far, which may come behind the others."""
+    source: QuerySource
+    waited_for_all: bool
+    """Whether it counted, and no split of it was idle, which may return behind the others."""
+    without_rows: Mapping[Split, int]
+    """Positions of splits without a row so far, the first of which may come behind the others."""
     batches: int
 
     @classmethod
     def of(cls, source: QuerySource) -> Before:
-        counted = counts(source)
-        splits = source.state().splits.values()
-        waits_for_all = not any(t.status is SplitStatus.IDLE or is_without_rows(t) for t in splits)
-        return cls(counted and waits_for_all, len(source.batches))
+        splits = source.state().splits
+        waits_for_all = not any(t.status is SplitStatus.IDLE for t in splits.values())
+        without_rows = {split: t.position for split, t in splits.items() if is_without_rows(t)}
+        return cls(source, counts(source) and waits_for_all, without_rows, len(source.batches))
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it waited for all of its splits, and the batch since then brought none of them its first row."""
+        splits = self.source.state().splits
+        return self.waited_for_all and all(splits[split].position == at for split, at in self.without_rows.items())
 
 
 def is_without_rows(split: SplitState) -> bool:
