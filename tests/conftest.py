@@ -29,7 +29,7 @@ from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests import most_memory
 from tests.guarded import unchanged
-from tests.left_open import count_beside_spark, take_counts
+from tests.left_open import count_beside_spark, pytest_sessionfinish, take_counts  # noqa: F401 - one is a hook
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
 from tests.longest_first import in_order
 from tests.most_memory import pytest_configure  # noqa: F401 - a hook
@@ -267,14 +267,15 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         WORKER_DAEMON: OUR_DAEMON,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",
-        # Between two questions for news: by default a hundred a second, in every query that waits.
-        "spark.sql.streaming.pollingDelay": "100ms",
         "spark.sql.streaming.numRecentProgressUpdates": "1000",
         "spark.sql.streaming.stopTimeout": "60s",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+    if not request.config.getoption("--long"):
+        # Between two questions for news: by default a hundred a second, in every query that waits.
+        settings["spark.sql.streaming.pollingDelay"] = "100ms"
     if any("built_in_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items):
         # Jars are part of a session from its start.
         settings["spark.jars"] = ",".join(map(str, spark_kafka_jars()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -21,6 +22,14 @@ def found_in_its_file() -> Iterator[None]:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    """Find what was frozen with its file and has no owner any more: it is counted, whose file it was is not known."""
+    gc.unfreeze()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ResourceWarning)
+        gc.collect()
+
+
 def count_beside_spark(items: Sequence[pytest.Item]) -> None:
     """Have warnings recorded for all tests of a run of which some need a server or Spark."""
     if any(item.get_closest_marker(marker) for item in items for marker in ("service", "spark")):
@@ -31,12 +40,12 @@ def count_beside_spark(items: Sequence[pytest.Item]) -> None:
 
 def take_counts(terminalreporter: pytest.TerminalReporter) -> str:
     """Return how much each file left open, and take it out of the warnings that are listed one by one."""
-    warnings = terminalreporter.stats.get("warnings", [])
+    reported = terminalreporter.stats.get("warnings", [])
     kinds = tuple(f"{kind.rpartition('.')[2]}: " for kind in _KINDS)
     left_open: list[WarningReport] = []
     others: list[WarningReport] = []
-    for warning in warnings:
+    for warning in reported:
         (left_open if any(kind in warning.message for kind in kinds) else others).append(warning)
-    warnings[:] = others
+    reported[:] = others
     files = Counter((warning.nodeid or "elsewhere").partition("::")[0] for warning in left_open)
     return ", ".join(f"{file} {count}" for file, count in files.most_common())

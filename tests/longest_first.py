@@ -36,6 +36,7 @@ FILES = (
     "tests/integration/test_join_kills.py",
     # These run by night alone, or most of what they have.
     "tests/integration/test_group_faults.py",
+    "tests/integration/test_group_kills.py",
     "tests/integration/test_mysql_failover_query.py",
     "tests/integration/test_mysql_auto_cdc.py",
     "tests/integration/test_mysql_example.py",

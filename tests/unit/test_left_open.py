@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _CONFTEST = """
 import pytest
-from tests.left_open import count_beside_spark, found_in_its_file, take_counts
+from tests.left_open import count_beside_spark, found_in_its_file, pytest_sessionfinish, take_counts
 
 def pytest_collection_modifyitems(items):
     count_beside_spark(items)
@@ -40,6 +40,19 @@ import socket
 
 def test_closes():
     socket.socket().close()
+""",
+    "d_1_kept": """
+import builtins, socket
+
+def test_keeps_in_a_cycle_for_another_file():
+    builtins.kept = [socket.create_server(("127.0.0.1", 0))]
+    builtins.kept.append(builtins.kept)
+""",
+    "d_2_dropped": """
+import builtins
+
+def test_drops_it():
+    del builtins.kept
 """,
     "d_thread": """
 import threading
@@ -75,10 +88,14 @@ def failing(folder: Path, **more: str) -> tuple[set[str], str]:
 def test_what_a_file_leaves_open_fails_it_in_a_run_without_spark(tmp_path: Path) -> None:
     failed, report = failing(tmp_path)
     assert failed == {"a_dropped", "b_cycle", "d_thread"}, report
+    # Frozen with the first of two files, and found at the end.
+    assert re.search(r"^left open: elsewhere 1$", report, re.MULTILINE), report
 
 
 def test_beside_spark_it_is_counted_and_an_exception_in_a_thread_fails(tmp_path: Path) -> None:
     failed, report = failing(tmp_path, e_spark=_OF_SPARK)
     assert failed == {"d_thread"}, report
-    assert re.search(r"^left open: \S*test_a_dropped.py 1, \S*test_b_cycle.py 1$", report, re.MULTILINE), report
+    assert re.search(r"^left open: \S*test_a_dropped.py 1, \S*test_b_cycle.py 1, elsewhere 1$", report, re.MULTILINE), (
+        report
+    )
     assert "warnings summary" not in report
