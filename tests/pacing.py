@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 
-_REST, _LONGEST_REST_SECONDS = 4.0, 1.0
+_REST = 4.0
 
 
-def rest(took: float, least: float) -> None:
-    """Sleep after a look that took so many seconds: looks take at most a fifth of a core from what is waited for."""
-    time.sleep(max(least, min(_REST * took, _LONGEST_REST_SECONDS)))
+def rest(took: float, least: float, most: float = 1.0) -> None:
+    """Sleep after a look that took so many seconds for four times as long, and within the bounds.
+
+    So looks leave most of a core to what is waited for, unless they take longer than a quarter of ``most``.
+    """
+    time.sleep(max(least, min(_REST * took, most)))

@@ -81,7 +81,7 @@ class DirectQuery:
         """Do a batch if there is one, else wait longer than Spark does before it asks again."""
         begun = time.monotonic()
         if not self.step():
-            rest(time.monotonic() - begun, 0.02)
+            rest(time.monotonic() - begun, 0.02, most=0.1)
 
     def run_until(self, condition: Callable[[], object], *, seconds: float = 200) -> None:
         """Continue until the condition holds."""
