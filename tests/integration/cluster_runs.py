@@ -47,8 +47,9 @@ def archive(folder: Path) -> Path:
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as made:
         for package in PACKAGES:
             root = place_of(package)
-            for source in sorted((root / package).rglob("*.py")):
-                made.write(source, source.relative_to(root))
+            for source in sorted((root / package).rglob("*")):
+                if source.is_file() and source.parent.name != "__pycache__":
+                    made.write(source, source.relative_to(root))
     return packed
 
 

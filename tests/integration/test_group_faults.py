@@ -90,7 +90,7 @@ def group_of(query: StreamingQuery) -> GroupStatus:
 
 
 @pytest.mark.usefixtures("often")
-@pytest.mark.long("test_without_an_answer_the_last_limit_holds_until_there_is_one")
+@pytest.mark.long("test_a_broken_network_to_the_store_makes_no_member_believe_what_was_not_reported")
 def test_while_the_store_is_away_no_source_reads_beyond_the_last_limit_and_then_all_continue(
     streams: KafkaStreams, new_topic: NewTopic, request: pytest.FixtureRequest
 ) -> None:

@@ -95,6 +95,7 @@ def test_a_restart_goes_on_where_the_query_was_and_a_replay_gives_equal_rows(mys
 
 
 @pytest.mark.long("test_a_batch_carries_a_watermark_that_its_rows_are_behind_and_no_later_row_is")
+@pytest.mark.long("test_changes_come_in_order_from_file_to_file")
 def test_windows_close_by_the_commit_times_of_the_binlog(mysql_streams: MySqlStreams) -> None:
     mysql_streams.run_sql(_TABLE, "CREATE TABLE other (id INT PRIMARY KEY)")
     frame = follow_watermark(mysql_streams.source(startingOffsets="latest"))
@@ -157,7 +158,7 @@ def test_with_the_clock_during_the_binlog_there_is_no_watermark_before_and_the_c
     assert {row["use_processing_time"] for row in logged if row["type"] == "watermark"} == {True}
 
 
-@pytest.mark.long("test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_with_the_clock")
+@pytest.mark.long("test_a_row_without_a_value_has_its_commits_time")
 def test_rows_of_the_snapshot_are_on_time_for_operators_of_sparks_own(mysql_streams: MySqlStreams) -> None:
     """Spark's watermark is 0 before the first, and what is of just then is late."""
     mysql_streams.run_sql(_TABLE, "INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 2)")

@@ -101,6 +101,7 @@ def test_a_watermark_per_partition_counts_the_orders_that_one_on_the_parsed_colu
 
 @pytest.mark.parametrize("feed", [change_feeds.COCKROACHDB, change_feeds.TICDC], ids=lambda feed: feed.topic)
 @pytest.mark.long("test_only_records_with_a_watermark_move_it_and_never_back")
+@pytest.mark.long("test_a_watermark_in_json_moves_and_null_or_nothing_does_not")
 def test_the_markers_of_a_change_feed_close_windows_and_make_no_change_late(
     spark: SparkSession, kafka: Kafka, feed: change_feeds.Feed
 ) -> None:

@@ -63,7 +63,7 @@ def test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_wit
     ticks_keep_to_their_interval(streams, running, sources=2)
 
 
-@pytest.mark.long("test_windows_of_a_topic_and_a_table_wait_for_the_snapshot_and_then_close_with_the_clock")
+@pytest.mark.long("test_event_timers_fire_by_the_source_watermark")
 def test_timers_on_the_clock_of_two_topics_fire_without_rows(streams: KafkaStreams, new_topic: NewTopic) -> None:
     frames = []
     for kind, count in (("clicks", 20), ("orders", 7)):

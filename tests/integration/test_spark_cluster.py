@@ -189,7 +189,7 @@ def test_executors_report_to_a_driver_at_another_address(installed: Run) -> None
     assert "no task reported" not in installed.log
 
 
-@pytest.mark.long("test_windows_are_right_and_both_executors_read")
+@pytest.mark.long("test_an_archive_of_the_project_is_all_that_a_python_needs")
 def test_the_nodes_do_not_have_the_project(python: Path) -> None:
     tried = subprocess.run(
         [python, "-c", "import pyspark, numba, kafka\nimport watermark_source"],
@@ -198,7 +198,7 @@ def test_the_nodes_do_not_have_the_project(python: Path) -> None:
     assert "No module named 'watermark_source'" in tried.stderr
 
 
-@pytest.mark.long("test_windows_are_right_and_both_executors_read")
+@pytest.mark.long("test_an_archive_of_the_project_is_all_that_a_python_needs")
 def test_driver_and_tasks_run_what_was_shipped(shipped: Run) -> None:
     seen = shipped.seen
     assert "watermark_source.zip/watermark_source/" in seen["driver"]["project"]
@@ -207,13 +207,13 @@ def test_driver_and_tasks_run_what_was_shipped(shipped: Run) -> None:
         assert "watermark_source.zip/watermark_source/" in found
 
 
-@pytest.mark.long("test_an_executor_killed_within_a_batch_loses_and_doubles_nothing")
+@pytest.mark.long("test_the_same_report_twice_counts_once")
 def test_a_task_done_twice_by_speculation_doubles_nothing(shipped: Run, times: Times) -> None:
     assert_whole(shipped, SPECULATED, times)
     assert any(scan["Speculative"] for scan in shipped.scans())
 
 
-@pytest.mark.long("test_a_runner_no_one_can_reach_looks_at_every_range_itself")
+@pytest.mark.long("test_where_no_report_comes_through_both_sides_say_so_and_the_driver_reads_again")
 def test_without_reports_the_windows_are_right_and_both_sides_say_what_is_wrong(shipped: Run, times: Times) -> None:
     assert_windows(shipped, UNREACHABLE, times)
     hole = f"{BLACK_HOLE_HOST}, port {shipped.job.black_hole[1]}"

@@ -110,6 +110,7 @@ def of_table(spark: SparkSession, table: Rows, tmp_path_factory: pytest.TempPath
         yield judge
 
 
+@pytest.mark.long("test_a_stream_is_exact_or_refused_or_warned_of")
 @pytest.mark.parametrize("surface", surfaces())
 def test_a_stream_of_a_topic_is_exact_or_refused_or_warned_of(of_topic: Judge, surface: str) -> None:
     seen, reported = of_topic(surface)

@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Build, list[tuple[Any, ...]]]] = {
 }
 
 
-BY_DAY = "dropDuplicates, union and two aggregations"
+BY_DAY = "dropDuplicatesWithinWatermark and session_window"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,6 @@ def test_rows_that_wait_for_their_turn_are_let_go_and_those_of_for_ever_too(stre
     assert sorted(tuple(row) for row in streams.result("q").collect()) == [(value, False) for value in range(1, 7)]
 
 
-@pytest.mark.long("test_a_stream_that_has_ended_leaves_nothing_in_state")
 def test_an_outer_join_of_two_streams_that_have_ended_gives_what_had_no_partner(streams: Streams) -> None:
     streams.write({0: [(HOUR, 1), (0, 2)]}, name="left")
     streams.write({0: [(HOUR, 1), (0, 9)]}, name="right")

@@ -22,6 +22,7 @@ from watermark_source.errors import DataLossError, GeneratorError, OffsetError
 from watermark_source.planning.planner import plan
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
+from watermark_source.spark import report_protocol
 from watermark_source.spark.driver import runner
 from watermark_source.spark.executor.reading import run_task
 from watermark_source.spark.stream_schema import stream_schema
@@ -36,6 +37,26 @@ def test_watermark_is_the_lowest_of_the_splits_one_batch_after_their_rows(log: P
     marker = process.plan(data)
     assert process.read(data, marker) == ([], ["6999"])
     assert process.plan(marker) == marker
+
+
+def test_where_no_report_comes_through_both_sides_say_so_and_the_driver_reads_again(
+    log: Path, live: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a closed firewall: no connection ever comes about, and none is refused."""
+    monkeypatch.setattr(report_protocol, "TIMEOUT", 0.3)
+    with ExitStack() as held:
+        hole = held.enter_context(socket.create_server(("127.0.0.9", 0), backlog=0)).getsockname()
+        for _ in range(3):
+            waiting = held.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(hole)
+        write(log, TWO)
+        process = live(reportAddress=f"{hole[0]}:{hole[1]}")
+        marker = process.run(process.runner.initial_offset())
+    assert wm(marker) == 6_999
+    where = f"to {hole[0]}, port {hole[1]}"
+    assert f"no progress report could be delivered {where}; the source will look at up to " in caplog.text
+    assert f"no task reported what it read {where}, so the driver reads it again by itself. If " in caplog.text
 
 
 def test_each_batch_has_a_line_at_debug(log: Path, live: Any, caplog: pytest.LogCaptureFixture) -> None:
