@@ -106,10 +106,14 @@ def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None
 
 
 def _paramstyle_of(driver: Any) -> str:
-    """Return how a driver marks a parameter, as the outermost of its packages that states it."""
-    names = type(driver).__module__.split(".")
-    packages = (sys.modules.get(".".join(names[:length])) for length in range(1, len(names) + 1))
-    return next((str(style) for each in packages if (style := getattr(each, "paramstyle", None)) is not None), "")
+    """Return how a driver marks a parameter, as the outermost of its packages that states it; or that of a base class."""
+    for kind in type(driver).__mro__:
+        names = kind.__module__.split(".")
+        packages = (sys.modules.get(".".join(names[:length])) for length in range(1, len(names) + 1))
+        for package in packages:
+            if (style := getattr(package, "paramstyle", None)) is not None:
+                return str(style)
+    return ""
 
 
 def _values_of(row: Any) -> tuple[Any, ...] | None:
