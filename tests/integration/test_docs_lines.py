@@ -177,9 +177,9 @@ def test_lines_that_look_at_a_query_print_what_holds_it(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    typed.run("monitoring", 4, 8, 11, 14, replaced={})
+    typed.run("monitoring", 4, 8, 10, 13, replaced={})
     assert len(re.findall(rf"^{topic}-[01] FINISHED 0 ", capsys.readouterr().out, re.MULTILINE)) == 2
-    typed.run("monitoring", 6, 15, replaced={"4050": "0", "9400": port})
+    typed.run("monitoring", 6, 14, replaced={"4050": "0", "9400": port})
     page, registry = typed.names["page"], typed.names["registry"]
     try:
         assert capsys.readouterr().out.strip() == page.url
