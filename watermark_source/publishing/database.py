@@ -106,7 +106,7 @@ def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None
 
 
 def _paramstyle_of(driver: Any) -> str:
-    """Return how a driver marks a parameter, as the outermost of its packages that states it; or that of a base class."""
+    """Return how a driver marks a parameter, as the outermost package of its class, or a base class, that states it."""
     for kind in type(driver).__mro__:
         names = kind.__module__.split(".")
         packages = (sys.modules.get(".".join(names[:length])) for length in range(1, len(names) + 1))
