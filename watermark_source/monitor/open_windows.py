@@ -24,7 +24,7 @@ from watermark_source.monitor.window_facts import (
     time_text,
     writer_at,
 )
-from watermark_source.planning.announcement import WATERMARKS, gone_line
+from watermark_source.planning.announcement import gone_line, on_writers
 from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.hold_kinds import HoldKind, Motion
 from watermark_source.planning.holds import HeldBy, Hold
@@ -265,7 +265,7 @@ def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options:
 def _without_options(hold: Hold, text: str) -> str:
     """Return an advice of a checkpoint, which does not hold the options."""
     if hold.by is HeldBy.WRITER:
-        return f"what each writer announced last: {WATERMARKS} list; {gone_line([hold.name])}"
+        return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name])}"
     can_be_left_out = hold.kind.is_silence and not hold.is_last
     return f"write {IDLE_TIMEOUT}, if the query does not have it" if can_be_left_out else text
 

@@ -19,7 +19,7 @@ from operator import le
 from typing import Final, NamedTuple
 
 from watermark_source.errors import listed
-from watermark_source.planning.announcement import WATERMARKS, Announcement, Removal, Statement, gone_line
+from watermark_source.planning.announcement import Announcement, Removal, Statement, gone_line, on_writers
 from watermark_source.planning.watermark import (
     LAST,
     MAX,
@@ -249,7 +249,7 @@ class _Changing:
                 f"{of.writer}: the earlier run {of.query} announced again, at {logged.position}, after "
                 f"{writer.query or 'another one'} began. The newer run counts, and the record is ignored: stop the "
                 "earlier one, whose rows may be late from now on, or give it a name of its own; if the newer one is "
-                f"gone: {WATERMARKS} drop {of.writer}",
+                f"gone: {on_writers(f'drop {of.writer}')}",
                 of.writer,
             )
             return

@@ -190,11 +190,11 @@ def _refuse(constant: str) -> None:
 NO_WRITER: Final = "no writer has announced a watermark yet"
 
 
-WATERMARKS: Final = "python -m watermark_source watermarks LOG"
-"""The command about the writers of a log, where its connector is not known."""
+_WATERMARKS: Final = "python -m watermark_source watermarks --help"
+"""The command that shows the one about the writers of a log, where its connector is not known."""
 
 
-def writers_line(names: Sequence[str], command: str = WATERMARKS) -> str:
+def writers_line(names: Sequence[str], command: str | None = None) -> str:
     """Return what to do about writers that announce nothing; without names, about a topic that none announces for."""
     if names:
         return f"start writer {listed(names)}; {gone_line(names, command)}"
@@ -204,10 +204,15 @@ def writers_line(names: Sequence[str], command: str = WATERMARKS) -> str:
     )
 
 
-def gone_line(names: Sequence[str], command: str = WATERMARKS) -> str:
+def gone_line(names: Sequence[str], command: str | None = None) -> str:
     """Return what to do about writers that announce no more; ``command``: about the writers of their log."""
     name, it = (names[0], "it") if len(names) == 1 else ("WRITER", "one")
     return (
-        f"if {it} is gone for good: {command} drop {name}, and remove its name from announcedBy, if it is there; or "
-        '.option("writerTimeToLive", "10 minutes")'
+        f"if {it} is gone for good: {on_writers(f'drop {name}', command)}, and remove its name from announcedBy, if it "
+        'is there; or .option("writerTimeToLive", "10 minutes")'
     )
+
+
+def on_writers(action: str, command: str | None = None) -> str:
+    """Return the command for an action on the writers of a log, or the action and what shows the command for it."""
+    return f"{action} (see {_WATERMARKS})" if command is None else f"{command} {action}"

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration, format_seconds
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus, announced_at
-from watermark_source.planning.announcement import WATERMARKS, gone_line, writers_line
+from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, Motion, SplitFacts
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
@@ -226,7 +226,7 @@ def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
         window: what waits for it.
     """
     if hold.by is HeldBy.WRITER:
-        return _of_writer(hold, words.watermarks or WATERMARKS)
+        return _of_writer(hold, words.watermarks)
     return ENGLISH[hold.kind].advice(hold, words, window)
 
 
@@ -234,7 +234,7 @@ _STOPPED_AFTER: Final = 60_000
 """Milliseconds without an announcement after which a writer may have stopped."""
 
 
-def _of_writer(hold: Hold, command: str) -> str:
+def _of_writer(hold: Hold, command: str | None) -> str:
     if hold.name == THE_ANNOUNCEMENTS:
         return writers_line([]) if hold.kind is HoldKind.NEVER else ""
     if hold.kind is HoldKind.NO_ANSWER:

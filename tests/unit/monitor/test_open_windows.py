@@ -403,13 +403,14 @@ def test_announced_watermarks_wait_for_writers() -> None:
         "the window that ends at 2026-11-21 12:01:00 UTC closes when every writer of the topic has announced that "
         "time: writer carts is at 2026-11-21 12:00:00 UTC: has announced nothing for 4 min; writer sessions has"
     )
-    gone = GONE.replace("python -m watermark_source watermarks LOG", KAFKA.watermarks or "")
+    gone = GONE.replace(f"drop carts {SEE}", f"{KAFKA.watermarks} drop carts")
     assert found.remarks == (f"to do: start writer carts; {gone}",)
 
 
+SEE = "(see python -m watermark_source watermarks --help)"
 GONE = (
-    "if it is gone for good: python -m watermark_source watermarks LOG drop carts, and remove its "
-    'name from announcedBy, if it is there; or .option("writerTimeToLive", "10 minutes")'
+    f"if it is gone for good: drop carts {SEE}, and remove its name from announcedBy, if it is there; or "
+    '.option("writerTimeToLive", "10 minutes")'
 )
 
 
@@ -596,7 +597,7 @@ def test_the_writers_of_a_checkpoint_are_named_with_what_it_does_not_know(tmp_pa
     offset = offset_of(None, wm=NOON, announced={"at": 4, "log": "Yk2", "writers": ["carts"]})
     found = why_open(checkpoint(tmp_path, [offset], [NOON]), END)
     assert "writer carts: what it has announced is in the topic of announcements, not in a checkpoint" in found.sentence
-    list_them = "what each writer announced last: python -m watermark_source watermarks LOG list"
+    list_them = f"what each writer announced last: list {SEE}"
     assert found.remarks[0] == f"to do: {list_them}; {GONE}"
 
 

@@ -28,7 +28,7 @@ from watermark_source.planning.announced import (
     with_statements,
     writers_at,
 )
-from watermark_source.planning.announcement import WATERMARKS, Announcement, Removal, Statement
+from watermark_source.planning.announcement import Announcement, Removal, Statement
 from watermark_source.planning.observation import Observation, ObservedLogs, PlanHistory
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import PlanPolicy
@@ -130,7 +130,7 @@ def test_a_new_query_under_an_old_name_supersedes_it_and_one_that_comes_back_is_
     assert watermark([*turns, stated(30, {"0": 4}, query="q2", batch=1)], {"0": 9}) == 30
     (remark,) = table_of(*turns)[1]
     assert "a: the earlier run q announced again, at 2, after q2 began" in remark.text
-    assert remark.text.endswith("if the newer one is gone: " + f"{WATERMARKS} drop a")
+    assert remark.text.endswith("if the newer one is gone: drop a (see python -m watermark_source watermarks --help)")
     assert watermark([*turns, Removal("a"), stated(70, {}, batch=9)], {}) == 70
 
 
@@ -216,10 +216,8 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
     _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
     assert [each.text for each in remarks] == ["a record without a writer's name as its key, at 4, is ignored: no JSON"]
     _, (remark,) = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, "b", "no JSON")], TOPIC)
-    assert (
-        "waits for its next one: no JSON; if it is gone for good: python -m watermark_source watermarks" in remark.text
-    )
-    assert "drop b, and remove its name from announcedBy, if it is there; or .option(" in remark.text
+    assert "waits for its next one: no JSON; if it is gone for good: drop b (see python -m " in remark.text
+    assert "--help), and remove its name from announcedBy, if it is there; or .option(" in remark.text
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:
