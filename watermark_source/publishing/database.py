@@ -49,7 +49,7 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
 
     Raises:
         UsageError: the connection is of another kind, the database takes the names for those of another writer, or
-            another query states under the same name.
+            another query has stated under the same name since this one did in this process.
         SourceError: the database refuses; the message has the statement that creates the table of the marks.
     """
     driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
@@ -100,6 +100,8 @@ def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None
     key, found = (table, mark.writer, mark.query), stands or ""
     other = decoded(found, f"a row of {_TABLE}")
     if other is not None and other.query != mark.query and _found_by.get(key, found) != found:
+        # It may be started again, once the other is stopped.
+        del _found_by[key]
         return other
     _found_by[key] = found
     return None

@@ -20,7 +20,8 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     """Yield the marks in the commits that a Delta table still has; none of a folder that is no Delta table.
 
     Delta keeps commits for thirty days (``delta.logRetentionDuration``). A name whose queries take turns is several
-    writers: of one query only a checkpoint that begins anew has another id, and that before it does not come back.
+    writers, the newest of which keeps it: of one query only a checkpoint that begins anew has another id, and that
+    before it does not come back.
     """
     times, marks = folder.times(_LOG), list[Mark]()
     for name in sorted(times):
@@ -34,8 +35,8 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
             turns[mark.writer].append(mark.query)
     for mark in marks:
         queries = turns[mark.writer]
-        is_alone = len(queries) == len(set(queries))
-        yield mark if is_alone else replace(mark, writer=f"{mark.writer} of query {mark.query}")
+        is_plain = len(queries) == len(set(queries)) or mark.query == queries[-1]
+        yield mark if is_plain else replace(mark, writer=f"{mark.writer} of query {mark.query}")
 
 
 @lru_cache(_MOST_KEPT)

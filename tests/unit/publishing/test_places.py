@@ -131,6 +131,10 @@ def test_two_queries_under_one_name_are_refused_and_a_checkpoint_that_began_anew
     publish_in(connection, replace(second, watermark=Millis(NOON + 1)), "counts")
     connection.commit()
     assert complete_until(url) == moment_of(NOON + 1)
+    # The second was stopped, and the first is started again, in the same driver.
+    publish_in(connection, replace(first, watermark=Millis(NOON + 2)), "counts")
+    connection.commit()
+    assert complete_until(url) == moment_of(NOON + 2)
 
 
 def test_names_that_the_database_takes_for_one_are_refused(tmp_path: Path) -> None:
@@ -204,11 +208,11 @@ def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_an
     assert complete_until(tmp_path) == moment_of(NOON + 5)
     commit(tmp_path, 6, replace(MARK, writer="other", watermark=Millis(NOON + 1)))
     assert complete_until(tmp_path) == moment_of(NOON + 1)
-    # Two queries under one name: of neither the other's time counts.
+    # Two queries under one name: of neither the other's time counts. The newest keeps the name.
     commit(tmp_path, 7, replace(MARK, query="q", batch=5, watermark=Millis(NOON + 9)))
     commit(tmp_path, 8, replace(MARK, writer="other", query="r", watermark=Millis(NOON + 1)))
     assert complete_until(tmp_path) == moment_of(NOON - 5)
-    assert complete_until(tmp_path, ["hourly"]) is None
+    assert complete_until(tmp_path, ["hourly", "other"]) == moment_of(NOON - 5)
     (tmp_path / "_delta_log" / f"{7:020}.json").unlink()
     # Of Delta's own checkpoints and of what lies beside its log nothing is read.
     (tmp_path / "_delta_log" / "_last_checkpoint").write_text("{}")
