@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -41,24 +42,27 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
 
     Raises:
         UsageError: the file is there or cannot be written, or as ``verify_copy``.
-        UnsupportedFormatError, DataLossError, SourceError: as ``verify_copy``.
+        UnsupportedFormatError: the table was altered, emptied or dropped since the batch, or as ``verify_copy``.
+        DataLossError, SourceError: as ``verify_copy``.
     """
     if (file := Path(to)).exists():
         raise UsageError(f"{file} is there already; name another file")
+    if not file.parent.is_dir():
+        raise UsageError(f"{file} cannot be written: {file.parent} is not a folder")
     server, spark = ServerSide.of(checkpoint, options), SparkSession.builder.getOrCreate()
+    given = server.source.options
+    source = replace(server.source, options=replace(given, unlogged=given.unlogged._replace(wants_past=True)))
     with closing(server.connection()) as connection:
         pieces = server.pieces(connection)
         since = Since.of(connection, server.state, server.state)
-        log = LoggedTable(spark, server.source, server.table, pieces)
+        log = LoggedTable(spark, source, server.table, pieces)
         with server.read(connection, log, since) as read:
             by_piece = keys_by_piece(read.changed)
             found = pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
             if any(column.type in _LONG for column in server.table.columns) and read.rows.any_is_too_long():
                 raise too_long()
     position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)
-    made = Certificate(server.table, position, pieces, before_changes(found, read.changed, pieces.count))
-    try:
-        file.write_text(str(made), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"{file} cannot be written: {error}") from error
-    return f"{file}: {server.table.name} with {made.rows} rows, as of {position}"
+    stated = before_changes(found, read.changed, pieces.count)
+    made = Certificate(server.table, server.batch, position, pieces, stated)
+    made.write(file)
+    return f"{file}: {server.table.name} with {made.rows} rows, as of {made.as_of}"

@@ -42,7 +42,7 @@ def verify_certified(copy: DataFrame, certificate: str | Path) -> Verdict:
     found = fingerprints_of(stated.table.fingerprints(copy, stated.pieces))
     expected = enumerate(stated.fingerprints)
     wrong = tuple(stated.pieces.name(piece) for piece, each in expected if found.get(piece, Fingerprint()) != each)
-    was = f"{stated.table.name} as of {stated.position}"
+    was = f"{stated.table.name} as of {stated.as_of}"
     summary = (
         f"rejected: the copy differs from {was} in {len(wrong)} of {stated.pieces.count} ranges"
         if wrong

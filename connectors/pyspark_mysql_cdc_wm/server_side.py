@@ -121,8 +121,10 @@ class ServerSide:
     source: MySqlSource
     table: ComparedTable
     columns: TableColumns
+    batch: int
+    """The last committed batch."""
     state: SourceState
-    """After the last committed batch."""
+    """After it."""
 
     @classmethod
     def of(cls, checkpoint: str | Path, options: Mapping[str, str]) -> ServerSide:
@@ -147,12 +149,12 @@ class ServerSide:
             raise UsageError(f"the primary key's column {lacking[0]} is left out; add it to the option columns")
         compared = tuple(each for each in columns.columns if str(each.name).lower() in delivered)
         schema = StructType(source.columns.fields[: len(source.layout.names)])
-        state = committed_state(checkpoint, FORMAT)
+        batch, state = committed_state(checkpoint, FORMAT)
         read = [each.table for each in map(TableReading.of, completed(state.snapshots)) if each.label is None]
         if state.snapshots.complete is not None and source.tables.key(name) not in map(source.tables.key, read):
             raise UsageError(f"{checkpoint}: the snapshot of {name} is not complete. Verify the copy when it is")
         table = ComparedTable(name, columns.key, compared, schema)
-        return cls(source, table, columns, state)
+        return cls(source, table, columns, batch, state)
 
     def connection(self) -> MySqlConnection:
         """Return a new connection."""

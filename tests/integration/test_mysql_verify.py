@@ -219,7 +219,8 @@ def test_damage_is_named_by_range_and_key(
     assert rejected == f"rejected: the copy differs from {was} in 4 of 10 ranges"
     assert accepted == f"accepted: the copy has the 999 rows of {was}"
     later = certified(mysql_streams, "later")
-    assert json.loads(later.read_text())["position"] == said[1]
+    stated = json.loads(later.read_text())
+    assert f"batch {stated['batch']}, {stated['position']}" == said[1]
     assert verify_certified(copy, later).accepted
     assert main(["certify", "--mysql", *certificate, *words]) == 2
     assert "is there already" in capsys.readouterr().err
@@ -341,6 +342,25 @@ def test_a_row_that_was_changed_and_is_none_of_what_it_was_is_altered(
         verified(mysql_streams, copy, table="*")
     with pytest.raises(UsageError, match="there is no folder"):
         verify_copy(lambda: copy, checkpoint=tmp_path / "none", options=options(mysql_streams))
+
+
+def test_what_a_table_was_before_it_was_altered_is_not_certified(mysql_streams: MySqlStreams) -> None:
+    database = mysql_streams.database
+    changes = {
+        "t": ("ALTER TABLE t MODIFY name VARCHAR(2)",),
+        "u": ("CREATE TABLE u2 LIKE u", "DROP TABLE u", "CREATE TABLE u LIKE u2"),
+        "v": ("TRUNCATE TABLE v",),
+        "w": ("ALTER TABLE w ADD COLUMN more INT DEFAULT 7",),
+    }
+    for table in changes:
+        fill(database, table, rows=10)
+    frame = mysql_streams.source(",".join(changes), ignoredChanges="tables,columns")
+    mysql_streams.run(frame, "copy")
+    for table, statements in changes.items():
+        database.run(*statements, f"INSERT INTO {table} (id, name, amount) VALUES (99, 'n', 1)")
+        for ignored in ("tables", "tables,columns,statements"):
+            with pytest.raises(UnsupportedFormatError, match="altered, emptied, dropped or created again"):
+                certified(mysql_streams, table, table=table, ignoredChanges=ignored)
 
 
 def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: SparkSession) -> None:

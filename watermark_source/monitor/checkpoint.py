@@ -122,8 +122,8 @@ def query_of_checkpoint(location: str | Path) -> QueryAt:
     )
 
 
-def committed_state(location: str | Path, format_name: str) -> SourceState:
-    """Return the state of a query's one source of a format at the end of the last batch that was committed.
+def committed_state(location: str | Path, format_name: str) -> tuple[int, SourceState]:
+    """Return the last batch that was committed, and the state at its end of a query's one source of a format.
 
     Raises:
         UsageError: it is no local folder, or no checkpoint; no batch was committed, or not one source is of the format.
@@ -133,11 +133,11 @@ def committed_state(location: str | Path, format_name: str) -> SourceState:
 
 
 def planned_state(location: str | Path, format_name: str) -> SourceState:
-    """Return the same at the end of the last batch that was begun; raises as ``committed_state``."""
-    return _last_state(_local(location), "offsets", format_name)
+    """Return the state at the end of the last batch that was begun; raises as ``committed_state``."""
+    return _last_state(_local(location), "offsets", format_name)[1]
 
 
-def _last_state(folder: Path, log: str, format_name: str) -> SourceState:
+def _last_state(folder: Path, log: str, format_name: str) -> tuple[int, SourceState]:
     try:
         _check(folder)
         batches = _numbers(folder / log)
@@ -149,7 +149,7 @@ def _last_state(folder: Path, log: str, format_name: str) -> SourceState:
     states = [each.state for each in sources if each.format_name == format_name and each.state is not None]
     if len(states) != 1:
         raise UsageError(f"checkpoint {folder}: expected a query with one source {format_name}, it has {len(states)}")
-    return states[0]
+    return batches[-1], states[0]
 
 
 def _batch(file: Path) -> _Batch:

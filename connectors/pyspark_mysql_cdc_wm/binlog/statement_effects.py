@@ -102,6 +102,8 @@ class Unlogged(NamedTuple):
     ignores_whole: bool = False
     """Whether to ignore statements that change every row of a table (ignoredChanges with tables)."""
     statements: LoggedStatements = LoggedStatements.REFUSED
+    wants_past: bool = False
+    """Whether earlier rows are wanted: each ALTER and DROP is refused, and what is ignored otherwise."""
 
 
 REFUSED: Final = Unlogged()

@@ -20,7 +20,7 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     redefinitions,
     table_changes,
 )
-from pyspark_mysql_cdc_wm.binlog.statement_effects import Unlogged
+from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.client.dump_range import PlacedBlock, dumped
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
@@ -34,6 +34,11 @@ from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)
+
+_WITHOUT_PAST = (
+    "the table was altered, emptied, dropped or created again since the last committed batch, or statements were "
+    "logged in place of rows, and the binlog has no rows of that: let the query read on, and certify then"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,18 +204,20 @@ def altered_in(
     Raises as ``check_statements`` and ``Known.compare_altered`` do.
     """
     definitions = checked_statements(block, delivers, unlogged)
+    databases = sorted(filter(delivers.may_be_in, definitions.databases))
+    if unlogged.wants_past and (databases or definitions.dropped or definitions.altered or definitions.whole):
+        raise UnsupportedFormatError(_WITHOUT_PAST)
     compare_altered(known, definitions, unlogged)
     for database, table in sorted(definitions.dropped):
         _log.warning(
             "binlog %s: the table %s.%s was dropped; no deletions follow for its delivered rows",
             block.file, database, table,
         )  # fmt: skip
-    for database in sorted(definitions.databases):
-        if delivers.may_be_in(database):
-            _log.warning(
-                "binlog %s: the database %s was dropped; no deletions follow for rows that its tables delivered",
-                block.file, database,
-            )  # fmt: skip
+    for database in databases:
+        _log.warning(
+            "binlog %s: the database %s was dropped; no deletions follow for rows that its tables delivered",
+            block.file, database,
+        )  # fmt: skip
     return definitions.altered
 
 
@@ -231,17 +238,20 @@ def checked_statements(block: PlacedBlock, concerns: Concerns, unlogged: Unlogge
             "%s: it changed %s.%s as a whole, and logged no row; ignoredChanges has tables, so the rows of the "
             "table that were delivered stay as they are", where, database, table,
         )  # fmt: skip
-    _warn_of_ignored(definitions, unlogged)
+    _note_ignored(definitions, unlogged)
     return definitions
 
 
 def check_unpacked(concerns: Concerns, unlogged: Unlogged, memory: Bytes, events: Longs, file: str) -> None:
     """Refuse statements in place of rows among events of compressed transactions; raises as ``check_statements``."""
-    _warn_of_ignored(check_statements(memory, events, file, concerns, unlogged), unlogged)
+    _note_ignored(check_statements(memory, events, file, concerns, unlogged), unlogged)
 
 
-def _warn_of_ignored(definitions: Definitions, unlogged: Unlogged) -> None:
+def _note_ignored(definitions: Definitions, unlogged: Unlogged) -> None:
     ignored = definitions.ignored
+    # Others than the table's are ignored by otherStatements: its rows are whole.
+    if ignored and unlogged.wants_past and unlogged.statements is LoggedStatements.IGNORED:
+        raise UnsupportedFormatError(_WITHOUT_PAST)
     if ignored:
         more = f", and {len(ignored) - 1} more" if len(ignored) > 1 else ""
         _warn_of_statements(f"{ignored[0]}{more}", unlogged.statements.value)

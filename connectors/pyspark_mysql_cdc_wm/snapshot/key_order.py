@@ -11,20 +11,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from watermark_source.errors import OffsetError, UnsupportedFormatError
 from watermark_source.planning.state import Bound
+
+if TYPE_CHECKING:
+    from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 
 _TEXTS_A_QUERY = 500
 _BYTES_A_QUERY = 1_000_000

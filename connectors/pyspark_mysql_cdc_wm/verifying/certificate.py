@@ -4,7 +4,8 @@ It is JSON of this form::
 
     {"certificate": 1,             version of this form
      "table": "shop.orders",
-     "position": "file 7 position 4711",   the position that the rows are as of
+     "batch": 41,                  the batch of the query that the rows are as of
+     "position": "file 7 position 4711",   the position that it ends at
      "key": ["id"],                columns of the primary key
      "columns": […],               what is compared, as the server describes it: by it Spark writes a row as a text
      "schema": {…},                the same as the stream has it, in Spark's form
@@ -18,7 +19,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
@@ -30,12 +33,16 @@ from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
-from watermark_source.errors import CorruptDataError, OffsetError, UnsupportedFormatError, shortened
+from watermark_source.errors import CorruptDataError, OffsetError, UnsupportedFormatError, UsageError, shortened
 
 _VERSION: Final = 1
 _KEY: Final = "certificate"
 _NUMBERS: Final = ("size", "length", "precision", "scale", "collation")
 """What a column's text depends on beside its name and type."""
+_DAMAGED: Final = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError, OffsetError,
+)  # fmt: skip
+"""What is raised at JSON of another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Certificate:
     """What a table was. ``str`` returns its JSON."""
 
     table: ComparedTable
+    batch: int
     position: str
     """For people."""
     pieces: Pieces
@@ -54,12 +62,18 @@ class Certificate:
         """Rows of the table."""
         return sum(each.rows for each in self.fingerprints)
 
+    @property
+    def as_of(self) -> str:
+        """When the table was so."""
+        return f"batch {self.batch}, {self.position}"
+
     def __str__(self) -> str:
         table, pieces = self.table, self.pieces
         return json.dumps(
             {
                 _KEY: _VERSION,
                 "table": str(table.name),
+                "batch": self.batch,
                 "position": self.position,
                 "key": table.key_names,
                 "columns": list(map(_column_json, table.columns)),
@@ -69,6 +83,26 @@ class Certificate:
             },
             ensure_ascii=False,
         )
+
+    def write(self, file: Path) -> None:
+        """Write it to a new file, whole or not at all.
+
+        Raises:
+            UsageError: the file is there, or cannot be written.
+        """
+        part = file.with_name(f"{file.name}.{uuid4().hex}.part")
+        try:
+            part.write_text(str(self), encoding="utf-8")
+            try:
+                file.hardlink_to(part)
+            except OSError:
+                # Not every file system has links. A file that is there is refused again.
+                with file.open("x", encoding="utf-8") as opened:
+                    opened.write(str(self))
+        except OSError as error:
+            raise UsageError(f"{file} cannot be written: {error}") from error
+        finally:
+            part.unlink(missing_ok=True)
 
     @classmethod
     def of(cls, text: str, where: str) -> Certificate:
@@ -87,7 +121,7 @@ class Certificate:
                     f"{where}: version {shortened(found[_KEY])} of a certificate; this release reads {_VERSION}"
                 )
             return _certificate(found)
-        except (KeyError, TypeError, ValueError, OffsetError) as error:
+        except _DAMAGED as error:
             raise CorruptDataError(f"{where} is not a certificate: {error}; seen: {shortened(text)}") from None
 
 
@@ -102,7 +136,7 @@ def _certificate(found: Mapping[str, Any]) -> Certificate:
     fingerprints = tuple(Fingerprint(*map(int, each)) for each in found["pieces"])
     if len(fingerprints) != pieces.count:
         raise ValueError(f"{len(fingerprints)} fingerprints of {pieces.count} pieces")
-    return Certificate(table, str(found["position"]), pieces, fingerprints)
+    return Certificate(table, int(found["batch"]), str(found["position"]), pieces, fingerprints)
 
 
 def _column_json(column: Column) -> Mapping[str, Any]:

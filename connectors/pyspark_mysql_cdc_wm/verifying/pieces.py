@@ -11,7 +11,6 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 from pyspark.sql.pandas.types import from_arrow_type
 
-from pyspark_mysql_cdc_wm.client.connection import Row
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
@@ -21,7 +20,7 @@ SIXTEENTHS = 16
 _KEYS_A_STATEMENT = 100_000
 """Keys that a statement leaves out, about: it has to be shorter than ``max_allowed_packet``."""
 
-Select = Callable[[str], Sequence[Row]]
+Select = Callable[[str], Sequence[Sequence[Any]]]
 """Executes a statement in one consistent read."""
 
 

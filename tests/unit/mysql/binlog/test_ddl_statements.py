@@ -19,6 +19,7 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
 from pyspark_mysql_cdc_wm.binlog.event_headers import FLAGS, HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.query_events import Session, session_of, statements
 from pyspark_mysql_cdc_wm.binlog.statement_effects import REFUSED, LoggedStatements, Unlogged
+from pyspark_mysql_cdc_wm.reading.schema_changes import check_unpacked
 from tests.unit.mysql.made_events import logged
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
@@ -47,6 +48,17 @@ def seen(
     if mariadb is not None:
         events[1, TYPE] = EventType.MARIADB_GTID if mariadb else EventType.GTID
     return check_statements(memory, events, "log.000001", is_read, unlogged)
+
+
+def test_ignored_statements_are_refused_where_earlier_rows_are_wanted_but_for_those_of_other_tables() -> None:
+    for unlogged, table in ((ALL_IGNORED, "t"), (OTHERS_IGNORED, "other")):
+        memory, events = logged(f"DELETE FROM {table}")
+        check_unpacked(is_read, unlogged, memory, events, "f")
+        if unlogged is ALL_IGNORED:
+            with pytest.raises(UnsupportedFormatError, match="let the query read on, and certify then"):
+                check_unpacked(is_read, unlogged._replace(wants_past=True), memory, events, "f")
+        else:
+            check_unpacked(is_read, unlogged._replace(wants_past=True), memory, events, "f")
 
 
 def test_statements_come_with_their_session_and_place_but_for_a_begin() -> None:

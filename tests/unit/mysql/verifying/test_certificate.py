@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DecimalType, IntegerType, StringType, StructType
 
+from pyspark_mysql_cdc_wm.certification import certify
 from pyspark_mysql_cdc_wm.certified import verify_certified
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
@@ -44,7 +47,7 @@ RANGES = KeyRanges(KEY, tuple(KeyRange(*each) for each in pairwise(BOUNDS)))
 
 @pytest.mark.parametrize("pieces", [RANGES, KeyHashes(TABLE.key, TABLE.key_names, 0)], ids=["ranges", "hashes"])
 def test_a_certificate_says_what_was_written(pieces: Pieces) -> None:
-    made = Certificate(TABLE, "file 7 position 4711", pieces, PRINTS[: pieces.count])
+    made = Certificate(TABLE, 41, "file 7 position 4711", pieces, PRINTS[: pieces.count])
     read = Certificate.of(str(made), "orders.json")
     assert read == made
     assert read.table.row == TABLE.row
@@ -61,10 +64,16 @@ def test_a_certificate_says_what_was_written(pieces: Pieces) -> None:
         ({"cut": {"bounds": [["id", "Price", "ten", "1"]] * 2}}, "cannot be one of"),
         ({"cut": {"bounds": [["no", "Price", 10, "1"]] * 2}}, "in the order of"),
         ({"schema": {}}, "fields"),
+        ({"batch": None}, "NoneType"),
+        ({"table": 5}, "got 'int'"),
+        ({"columns": [5]}, "not subscriptable"),
+        ({"schema": {"type": "struct", "fields": [{"name": 5, "type": "long", "nullable": True}]}}, ""),
+        ({"cut": {"bounds": [["id", "Price", 10**30, "1"]] * 2}}, ""),
+        ({"pieces": [[float("inf"), 1]] * 3}, "infinity"),
     ],
 )
 def test_what_is_not_a_certificate_is_refused(changed: dict[str, Any], expected: str) -> None:
-    whole = json.loads(str(Certificate(TABLE, "file 7 position 4711", RANGES, PRINTS)))
+    whole = json.loads(str(Certificate(TABLE, 41, "file 7 position 4711", RANGES, PRINTS)))
     with pytest.raises(CorruptDataError, match=rf"orders\.json is not a certificate: .*{expected}"):
         Certificate.of(json.dumps({**whole, **changed}), "orders.json")
     for text in ("", "[]", "{}", json.dumps(whole)[:-20]):
@@ -72,6 +81,28 @@ def test_what_is_not_a_certificate_is_refused(changed: dict[str, Any], expected:
             Certificate.of(text, "orders.json")
     with pytest.raises(UnsupportedFormatError, match="version 2 of a certificate; this release reads 1"):
         Certificate.of(json.dumps({**whole, "certificate": 2}), "orders.json")
+
+
+def test_a_file_is_written_whole_and_never_over_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, file = Certificate(TABLE, 41, "file 7 position 4711", RANGES, PRINTS), tmp_path / "orders.json"
+    made.write(file)
+    other = tmp_path / "other.json"
+    for where in (file, tmp_path / "none" / "orders.json"):
+        with pytest.raises(UsageError, match=r"orders\.json cannot be written"):
+            replace(made, batch=42).write(where)
+    assert Certificate.of(file.read_text(), "orders.json") == made
+
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError("no links on this file system")
+
+    monkeypatch.setattr(os, "link", refused)
+    made.write(other)
+    with pytest.raises(UsageError, match=r"other\.json cannot be written"):
+        made.write(other)
+    assert sorted(tmp_path.iterdir()) == [file, other]
+    assert other.read_text() == file.read_text()
+    with pytest.raises(UsageError, match=r"none is not a folder"):
+        certify(tmp_path / "none" / "orders.json", checkpoint=tmp_path, options={})
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -88,6 +119,7 @@ def test_a_piece_is_as_it_was_before_its_keys_changed() -> None:
 def test_who_verifies_by_a_certificate_imports_nothing_that_reads_a_server() -> None:
     code = "import sys, pyspark_mysql_cdc_wm.certified; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    parts = ("reading", "lookup", "snapshot.rows_as_of", "snapshot.consistent_view", "records.decoding", "source")
+    views = ("snapshot.rows_as_of", "snapshot.consistent_view")
+    parts = ("reading", "lookup", *views, "records.decoding", "source", "client")
     readers = tuple(f"pyspark_mysql_cdc_wm.{part}" for part in parts)
-    assert [name for name in loaded if name.startswith((*readers, "numba"))] == []
+    assert [name for name in loaded if name.startswith((*readers, "numba", "pymysql"))] == []
