@@ -1,12 +1,11 @@
-"""Two pictures of the status page of a query that runs.
+"""The picture of the status page of a query that runs.
 
 ::
 
     python -m docs.images.status_page
 
-starts the broker and the topic of ``make play`` and a query in an alignment group, and has a browser take the pictures
-when the query has run for a minute and a half, down to its lines over time: ``status_page.png``, and
-``status_page_dark.png``, as on a telephone in the dark.
+starts the broker and the topic of ``make play`` and a query in an alignment group, and has a browser take the picture
+when the query has run for a minute and a half, down to its lines over time: ``status_page.png``.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ from examples.servers import topic_of
 from services.browser import usable_browser
 from watermark_source import StatusPage, follow_watermark, recommended_conf
 
-PICTURES = (("status_page.png", "light", 1_280), ("status_page_dark.png", "dark", 390))
-HEIGHT, MARGIN = 900, 16
+WIDTH, HEIGHT, MARGIN = 1_280, 900, 16
 RUNS_S = 90
 
 
@@ -51,7 +49,7 @@ def started(spark: SparkSession, bootstrap: str, folder: str) -> StreamingQuery:
 
 
 def main() -> None:
-    """Take the pictures."""
+    """Take the picture."""
     settings = recommended_conf(local_checkpoints=True)
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false"}
     program, _ = usable_browser()
@@ -65,13 +63,11 @@ def main() -> None:
         query = started(spark, bootstrap, folder)
         with StatusPage(spark, port=0) as page, program.started() as browser:
             time.sleep(RUNS_S)
-            for name, scheme, width in PICTURES:
-                tab = browser.new_page(viewport={"width": width, "height": HEIGHT}, color_scheme=scheme)
-                tab.goto(f"{page.url}?refresh=0")
-                last = tab.locator("figure").last.bounding_box() or {}
-                clip = {"x": 0, "y": 0, "width": width, "height": last["y"] + last["height"] + MARGIN}
-                tab.screenshot(path=Path(__file__).with_name(name), full_page=True, clip=clip)
-                tab.close()
+            tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
+            tab.goto(f"{page.url}?refresh=0")
+            last = tab.locator("figure").last.bounding_box() or {}
+            clip = {"x": 0, "y": 0, "width": WIDTH, "height": last["y"] + last["height"] + MARGIN}
+            tab.screenshot(path=Path(__file__).with_suffix(".png"), full_page=True, clip=clip)
         query.stop()
         spark.stop()
         writer.terminate()
