@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import psutil
 import pytest
 
 from examples.play import order
@@ -22,6 +21,7 @@ from services.kafka_bulk import PartitionRecords, bulk_produce_partitions
 from services.mysql import MySql
 from services.spark_start import quick_spark
 from services.wait_until import wait_until
+from tests.integration.sessions import processes_of_session
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
@@ -93,24 +93,14 @@ class Program:
         os.killpg(self.process.pid, signal.SIGINT)
         wait_until(lambda: "Ctrl-C: " in self.printed[before:], CONFIRMED_SECONDS, "an answer to Ctrl-C")
         self.process.wait(max(0.0, at + ENDED_SECONDS - time.monotonic()))
-        wait_until(lambda: not self._left(), 60, "the end of all that was started")
+        wait_until(lambda: not processes_of_session(self.process.pid), 60, "the end of all that was started")
         assert "BrokenPipe" not in self.printed, self.printed
         return self.printed[before:]
 
-    def _left(self) -> list[int]:
-        return [pid for pid in psutil.pids() if pid != os.getpid() and _session(pid) == self.process.pid]
-
     def close(self) -> None:
-        for pid in self._left():
+        for pid in processes_of_session(self.process.pid):
             os.kill(pid, signal.SIGKILL)
         self.process.wait()
-
-
-def _session(pid: int) -> int | None:
-    try:
-        return os.getsid(pid) if psutil.Process(pid).status() != psutil.STATUS_ZOMBIE else None
-    except (ProcessLookupError, psutil.NoSuchProcess):
-        return None
 
 
 @pytest.fixture

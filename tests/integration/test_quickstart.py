@@ -23,6 +23,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from services.kafka import Kafka
 from services.spark_start import quick_spark
+from services.wait_until import wait_until
+from tests.integration.sessions import processes_of_session
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(3_000)]
 ROOT = Path(__file__).parents[2]
@@ -67,7 +69,9 @@ class Program:
     def __init__(self, command: list[str], folder: Path, name: str, paths: Sequence[Path] = ()) -> None:
         self._out, self._err = folder / f"{name}.out", folder / f"{name}.err"
         with self._out.open("w") as out, self._err.open("w") as err:
-            self._process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=err, env=environment(paths))
+            self._process = subprocess.Popen(
+                command, cwd=folder, stdout=out, stderr=err, env=environment(paths), start_new_session=True
+            )
 
     @property
     def printed(self) -> str:
@@ -86,16 +90,19 @@ class Program:
             time.sleep(0.2)
 
     def interrupt(self) -> int:
-        """Press Ctrl-C; return the exit status."""
-        self._process.send_signal(signal.SIGINT)
-        return self.wait()
+        """Press Ctrl-C, which its whole group gets; return the exit status once all that it started has ended."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        status = self.wait()
+        wait_until(lambda: not processes_of_session(self._process.pid), 60, "the end of all that was started")
+        return status
 
     def wait(self) -> int:
         """Return the exit status once it has ended."""
         return self._process.wait(PATIENCE_SECONDS)
 
     def close(self) -> None:
-        self._process.kill()
+        for pid in processes_of_session(self._process.pid):
+            os.kill(pid, signal.SIGKILL)
         self._process.wait()
 
 
@@ -152,6 +159,7 @@ def test_the_lines_that_play_prints_run_as_they_stand(
     job = run([str(installed), *shlex.split(job_line)[1:]], "job")
     job.wait_for(lambda text: len(windows(text)) >= 2)
     assert job.interrupt() == 0, job.errors
+    assert "Ctrl-C: " in job.printed + job.errors
     # Workers of Spark that end with it may print tracebacks of their own.
     assert "first_job.py" not in job.errors
     in_topic, closed = orders_by_minute(kafka.bootstrap, topic_of(play)), windows(job.printed)
