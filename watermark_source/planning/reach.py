@@ -86,9 +86,11 @@ def _count(
 ) -> bool:
     """Return whether the entries are rows that will move the watermarks, the last ones that splits have read.
 
-    An entry beyond a gap in time may be none, as a control record with rows of the past behind it: unless a later row
-    follows at once, that is known only when it has been seen.
+    An entry beyond a gap in time may be none, as a control record, and may have rows of the past behind it: unless the
+    index shows rows alone, and a later one follows at once, it is known only when it has been seen.
     """
+    if not index.shows_rows_alone:
+        return False
     following = index.first_after({s: e.event_time for s, e in beyond.items()})
     return all(
         e.after == read[s]

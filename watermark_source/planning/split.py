@@ -105,6 +105,9 @@ class IndexEntry(NamedTuple):
 class TimeIndex(Protocol):
     """Event-time look-ups in logs whose system keeps a time index."""
 
+    shows_rows_alone: bool = True
+    """Whether what it shows is delivered: ``False`` where it shows control records, or rows of aborted transactions."""
+
     @property
     def at_a_glance(self) -> TimeIndex:
         """The same look-ups where no plan needs them: a system that does not answer at once is a ``SourceError``.

@@ -106,6 +106,8 @@ def _offsets(found: Mapping[Split, OffsetAndTimestamp]) -> Mapping[Split, int]:
 class KafkaTimeIndex:
     """Implements ``EventTimeIndex`` for record timestamps. Exact, also where timestamps are out of order."""
 
+    shows_rows_alone = False
+
     def __init__(self, admin: KafkaAdmin, look_up: LookUp | None = None) -> None:
         self._admin = admin
         self._look_up = look_up or admin.list_offsets

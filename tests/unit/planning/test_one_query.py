@@ -114,6 +114,24 @@ def test_a_source_tells_no_more_than_one_without_a_reach_lets_it_read() -> None:
         assert turns.end(planned, report, "b", 10, lambda: Millis(198)).reach == reach
 
 
+@pytest.mark.parametrize(
+    ("following", "shows_rows_alone", "reach"),
+    [([600], True, 599), ([90, 600], True, None), ([600], False, None), ([600, 90, 601], False, None)],
+)
+def test_a_row_beyond_a_gap_counts_before_it_is_seen_where_it_is_surely_one(
+    following: list[int], shows_rows_alone: bool, reach: int | None
+) -> None:
+    """Control records, and rows of an aborted transaction, may follow each other at once as rows do."""
+    log = log_of([100, 500, *following])
+    log.shows_rows_alone = shows_rows_alone
+    others = OtherMembers(Millis(110), OtherMember("elsewhere"), 2, apart=frozenset({"a"}))
+    planned = plan(
+        SourceState({A: at(1, 99)}), observation(log, others=others), PlanPolicy(alignment=Alignment(max_drift=10)), log
+    )
+    assert planned.state.splits[A].position == 2
+    assert planned.reach == reach
+
+
 @pytest.mark.parametrize("state", [BEHIND, AWAITED, replace(idle(90), since=None)])
 def test_while_a_split_comes_back_from_idleness_the_row_limit_is_not_shared_by_event_time(state: SplitState) -> None:
     policy = PlanPolicy(alignment=Alignment(max_drift=1_000), idleness=Idleness(passes_returning=True))
