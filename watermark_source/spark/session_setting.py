@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from pyspark.errors import PySparkException
 
@@ -14,17 +15,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(slots=True)
+@dataclass
 class _Shared:
     """A setting that calls have made in one session, and how many of them need it still."""
 
-    before: str | None
+    before: str | None = None
     calls: int = 0
+    lock: Lock = field(default_factory=Lock)
+    """Held during requests, which a server may not answer: that holds up the calls of its session alone."""
 
 
 _lock = Lock()
-_shared: dict[tuple[int, str], _Shared] = {}
-"""By the session, which lives while calls need it, and the setting's name."""
+_shared: WeakValueDictionary[tuple[Hashable, str], _Shared] = WeakValueDictionary()
+"""By the session and the setting's name, while calls need it."""
 
 
 @contextmanager
@@ -34,27 +37,34 @@ def session_setting(df: DataFrame, name: str, value: str) -> Iterator[bool]:
     Calls do not wait for each other: the start of a query runs listeners, which may start another one. The setting is
     there until the last of those has ended that need it at once; all give it the same value.
     """
-    conf, key, is_set = df.sparkSession.conf, (id(df.sparkSession), name), False
+    session, is_set = df.sparkSession, False
+    conf, key = session.conf, (_identity(session), name)
+    with _lock:
+        shared = _shared.setdefault(key, _Shared())
 
     def end() -> None:
-        with _lock:
-            shared = _shared[key]
+        with shared.lock:
             shared.calls -= 1
             if shared.calls:
                 return
-            del _shared[key]
             if shared.before is None:
                 conf.unset(name)
             else:
                 conf.set(name, shared.before)
 
     with ExitStack() as stack:
-        with suppress(PySparkException), _lock:
-            if key not in _shared:
-                before = conf.get(name, None)
+        with suppress(PySparkException), shared.lock:
+            if not shared.calls:
+                shared.before = conf.get(name, None)
                 conf.set(name, value)
-                _shared[key] = _Shared(before)
-            _shared[key].calls += 1
+            shared.calls += 1
             stack.callback(end)
             is_set = True
         yield is_set
+
+
+def _identity(session: Any) -> Hashable:
+    """Return what is the same of all Python objects of one session."""
+    if hasattr(session, "_jsparkSession"):
+        return str(session._jsparkSession.sessionUUID())  # noqa: SLF001 - Spark shows it nowhere else
+    return str(session.session_id)

@@ -30,7 +30,8 @@ class Refusing(Conf):
 
 
 def frame(conf: Conf) -> Any:
-    return cast(Any, SimpleNamespace(sparkSession=SimpleNamespace(conf=conf)))
+    """Return a DataFrame with a Python object of its own for the session of these settings."""
+    return cast(Any, SimpleNamespace(sparkSession=SimpleNamespace(conf=conf, session_id=f"of {id(conf)}")))
 
 
 def test_of_two_calls_at_once_the_first_to_end_leaves_the_setting_to_the_other() -> None:
@@ -46,6 +47,40 @@ def test_of_two_calls_at_once_the_first_to_end_leaves_the_setting_to_the_other()
     with outlives:
         assert conf["examined"] == "true"
     assert conf == {"other": "x"}
+
+
+def test_calls_at_once_of_two_objects_of_one_session_leave_nothing_behind() -> None:
+    conf, outlives = Conf(), ExitStack()
+    with session_setting(frame(conf), "examined", "true"):
+        outlives.enter_context(session_setting(frame(conf), "examined", "true"))
+    with outlives:
+        assert conf == {"examined": "true"}
+    assert conf == {}
+
+
+def test_a_session_whose_server_does_not_answer_holds_up_no_other() -> None:
+    is_asked, answers, is_done = Event(), Event(), Event()
+
+    class Hanging(Conf):
+        def set(self, name: str, value: str) -> None:
+            is_asked.set()
+            answers.wait()
+            super().set(name, value)
+
+    def start(conf: Conf) -> None:
+        with session_setting(frame(conf), "examined", "true"):
+            pass
+        is_done.set()
+
+    threads = [Thread(target=start, args=(conf,)) for conf in (Hanging(), Conf())]
+    threads[0].start()
+    is_asked.wait()
+    threads[1].start()
+    ended = is_done.wait(5)
+    answers.set()
+    for thread in threads:
+        thread.join()
+    assert ended, "it waited for the other session"
 
 
 def test_a_setting_of_the_users_is_there_again_afterwards() -> None:
