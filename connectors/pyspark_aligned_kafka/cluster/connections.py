@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -122,9 +122,16 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]  # kafka-python has no type
 
     SCHEMES = ("direct",)
 
-    async def sock_connect(self, net: Any, sock: socket.socket, sockaddr: Any, timeout_at: float | None = None) -> Any:
+    async def connect(
+        self, net: Any, addrinfo: Any, socket_options: Sequence[Any] = (), timeout_at: float | None = None
+    ) -> Any:
+        family, kind, protocol, _, address = addrinfo
+        sock = self.socket(family, kind, protocol)
         try:
-            return await super().sock_connect(net, sock, sockaddr, timeout_at=timeout_at)
+            sock.setblocking(False)
+            for option in socket_options:
+                sock.setsockopt(*option)
+            return await self.sock_connect(net, sock, address, timeout_at=timeout_at)
         except BaseException:
             sock.close()
             raise

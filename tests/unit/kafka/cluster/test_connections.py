@@ -79,8 +79,20 @@ def test_tries_to_connect_leave_no_descriptors_until_garbage_is_collected() -> N
         cluster.close()
 
 
-@pytest.mark.parametrize(("protocol", "seconds"), [("PLAINTEXT", 0.0), ("SSL", 0.0), ("SSL", 0.2)])
-def test_a_try_whose_time_is_over_leaves_no_descriptor(protocol: str, seconds: float) -> None:
+UNKNOWN_OPTION = (socket.SOL_SOCKET, 9_999, 1)
+
+
+@pytest.mark.filterwarnings("error::ResourceWarning")
+@pytest.mark.parametrize(
+    ("protocol", "seconds", "options"),
+    [
+        ("PLAINTEXT", 0.0, []),
+        ("SSL", 0.0, []),
+        ("SSL", 0.2, []),
+        ("PLAINTEXT", 5.0, [UNKNOWN_OPTION]),
+    ],
+)
+def test_a_try_that_fails_leaves_no_descriptor(protocol: str, seconds: float, options: list[Any]) -> None:
     """A busy machine has no core before the first try ends; a frozen broker accepts, and answers no handshake."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -89,6 +101,7 @@ def test_a_try_whose_time_is_over_leaves_no_descriptor(protocol: str, seconds: f
         async def work(_: Deadline) -> int:
             manager = cluster._open()
             (broker,) = manager.cluster.bootstrap_brokers()
+            manager.config["socket_options"] = options
             before = psutil.Process().num_fds()
             with pytest.raises(KafkaError):
                 await manager._build_transport(broker, time.monotonic() + seconds)
