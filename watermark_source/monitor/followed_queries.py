@@ -284,8 +284,7 @@ class QueryReader:
 
     def _asked(self, committed: int | None) -> Operators:
         if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
-            before = self._operators if isinstance(self._operators, BatchWatermarks) else None
-            read = read_watermarks(self._query, before)
+            read = read_watermarks(self._query, self._operators)
             self._operators = newest(self._operators, read, committed)
             # While Spark plans, the next look asks again.
             self._asked_after = committed if self._operators is read else None
@@ -428,12 +427,17 @@ def last_reports(query: Any) -> Mapping[str, SourceStatus]:
         return {}
 
 
-def operators_of(query: Any) -> Operators:
-    """Return what the operators of a running query state; ``None`` where they cannot be asked."""
+def operators_of(query: Any, before: Operators) -> Operators:
+    """Return what the operators of a running query state; ``None`` where they cannot be asked.
+
+    Args:
+        query: its handle; ``None`` for one that has ended.
+        before: what the operators of the same run stated last.
+    """
     if query is None:
         return None
     try:
-        return read_watermarks(query)
+        return read_watermarks(query, before)
     except UsageError:
         return None
     except Exception as error:  # noqa: BLE001  a listener must not fail when the query's JVM has ended

@@ -85,6 +85,8 @@ class StatusListener(StreamingQueryListener):
                 _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
+        followed = self._queries.by_id().get(query)
+        before = followed.operators if followed is not None and followed.run == run else None
         self._queries.note_progress(
             query,
             run,
@@ -92,7 +94,7 @@ class StatusListener(StreamingQueryListener):
             statuses,
             late_rows(progress),
             event=event_of(progress),
-            operators=operators_of(self._handle(query)),
+            operators=operators_of(self._handle(query), before),
         )
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)

@@ -110,11 +110,12 @@ class BatchWatermarks:
     """Whether ``late`` is the watermark of the batch before. Without ``statefulOperator.allowMultiple`` Spark has one
     watermark for both, and ``late`` is that by which the batch emits rows."""
     windows: Windows | None = None
-    """Those that it aggregates by; ``None`` without any, or where their ends are not known before their rows."""
+    """Those that it aggregates by, as ``read_watermarks`` alone finds them; ``None`` without any, or where their ends
+    are not known before their rows."""
 
 
 def read_watermarks(
-    query: StreamingQuery, before: BatchWatermarks | None = None, *, only_last: bool = False
+    query: StreamingQuery, before: BatchWatermarks | NoWatermark | None = None, *, only_last: bool = False
 ) -> BatchWatermarks | NoWatermark:
     """Return what the operators of the query's newest batch state, whether it is committed or not.
 
@@ -128,15 +129,19 @@ def read_watermarks(
     Raises:
         UsageError: the query runs by Spark Connect.
     """
-    return batch_watermarks(execution_of(query).lastExecution(), before, only_last=only_last)
+    execution = execution_of(query).lastExecution()
+    found = batch_watermarks(execution, before, only_last=only_last)
+    if isinstance(before, BatchWatermarks) or isinstance(found, NoWatermark):
+        return found
+    return replace(found, windows=windows_in(str(execution.analyzed().toString())))
 
 
 def batch_watermarks(
-    execution: Any, before: BatchWatermarks | None = None, *, only_last: bool = False
+    execution: Any, before: BatchWatermarks | NoWatermark | None = None, *, only_last: bool = False
 ) -> BatchWatermarks | NoWatermark:
     """Return what the operators of a batch state, by its execution in Spark (``IncrementalExecution``), if it has one.
 
-    The arguments are those of ``read_watermarks``.
+    The arguments are those of ``read_watermarks``. The query's own thread may ask: the plan's text is not made here.
     """
     if execution is None:
         return NoWatermark(Why.NO_BATCH)
@@ -146,16 +151,14 @@ def batch_watermarks(
     found: list[OperatorWatermark] = []
     _collect(execution.executedPlan(), found, is_last=True, is_checked=False, only_last=only_last)
     batch, operators = int(execution.currentBatchId()), tuple(found)
-    if before is not None:
+    if isinstance(before, BatchWatermarks):
         return replace(before, batch=batch, operators=operators)
-    analyzed = execution.analyzed()
     return BatchWatermarks(
         batch=batch,
         operators=operators,
         is_complete=str(execution.outputMode()) == "Complete",
-        has_stateless_rows=_has_stateless_rows(analyzed),
+        has_stateless_rows=_has_stateless_rows(execution.analyzed()),
         has_late=str(execution.sparkSession().conf().get(_SEVERAL, "true")) == "true",
-        windows=windows_in(str(analyzed.toString())),
     )
 
 
