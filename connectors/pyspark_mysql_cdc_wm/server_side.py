@@ -175,13 +175,6 @@ class ServerSide:
             status = LogStatus(connection)
             end = status.end()
             changes = log.rows(SplitRange(BINLOG, since.start, end.number), since.relocation)
-            changed = states_of(_keeping_alive(view, changes))
+            changed = states_of(view.kept_alive(changes))
             rows = Rows(table.name, table.key, table.row, view.select)
             yield ReadSince(rows, changed, end.number, end.shown(status.base()))
-
-
-def _keeping_alive(view: ConsistentView, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield rows, and keep the view's connection open meanwhile."""
-    for row in rows:
-        view.keep_alive()
-        yield row

@@ -188,7 +188,7 @@ class SnapshotRows:
 
         def blocks() -> Iterable[PlacedBlock]:
             changed = self.stream.blocks(status.base(), place, end, None if as_of is None else as_of[1])
-            return names.watch(_keeping_alive(view, changed))
+            return names.watch(view.kept_alive(changed))
 
         drops = self.stream.drops
         is_behind = as_of is not None or end > place
@@ -255,11 +255,11 @@ class SnapshotRows:
         """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
         begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
         concerns = self._concerns({table})
-        for block in _keeping_alive(view, dumped(self.stream.client, base, begin, place, check=False)):
+        for block in view.kept_alive(dumped(self.stream.client, base, begin, place, check=False)):
             if count := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[count - 1])
         decoder = self._decoder(connection, {table}, {table}, names)
-        for block in names.watch(_keeping_alive(view, self.stream.blocks(base, begin, place))):
+        for block in names.watch(view.kept_alive(self.stream.blocks(base, begin, place))):
             checked_statements(block, concerns, self.stream.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
@@ -303,10 +303,3 @@ class SnapshotRows:
 
     def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
         return as_inserts(chunk, rows, self._version(place), self.stream.layout)
-
-
-def _keeping_alive(view: ConsistentView, blocks: Iterable[PlacedBlock]) -> Iterator[PlacedBlock]:
-    """Yield blocks, and keep the view's connection open meanwhile."""
-    for block in blocks:
-        view.keep_alive()
-        yield block

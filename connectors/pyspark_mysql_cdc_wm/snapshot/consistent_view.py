@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pymysql
@@ -32,6 +32,7 @@ from watermark_source.errors import (
 )
 
 _log = logging.getLogger(__name__)
+_Item = TypeVar("_Item")
 LOCK_SECONDS = 50
 """Limit in seconds for one wait for a table that another session has locked, or waits to alter."""
 LOCK_WAITS = 6
@@ -89,6 +90,12 @@ class ConsistentView:
         if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
             with self._translated_errors():
                 self._execute("DO 0")
+
+    def kept_alive(self, items: Iterable[_Item]) -> Iterator[_Item]:
+        """Yield items as they come, and keep the connection open meanwhile."""
+        for item in items:
+            self.keep_alive()
+            yield item
 
     def release(self) -> None:
         """Begin the transaction again, which releases all tables; raises as ``hold``."""

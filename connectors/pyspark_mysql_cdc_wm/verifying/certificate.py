@@ -153,9 +153,8 @@ def _pieces_of(cut: Mapping[str, Any], table: ComparedTable) -> Pieces:
     bounds = [None, *map(tuple, cut["bounds"]), None]
     # By the first columns of the key, or by all; a bound has two parts of each.
     cut_by = table.key_names if bounds[1] is None else table.key_names[: len(bounds[1]) // 2]
-    types = {str(column.name): column.type for column in table.columns}
-    kinds = {field.name.lower(): field.dataType for field in table.schema}
-    key = tuple(KeyColumn(name, types[name], to_arrow_type(kinds[name.lower()])) for name in cut_by)
+    described = table.described(cut_by)
+    key = tuple(KeyColumn(str(column.name), column.type, to_arrow_type(kind)) for column, kind in described)
     for bound in bounds[1:-1]:
         for column, value in zip(key, key_values(key, bound or ()), strict=True):
             column.scalar(value)

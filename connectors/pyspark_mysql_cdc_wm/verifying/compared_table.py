@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.table_definition import Column
@@ -40,12 +41,16 @@ class ComparedTable:
     @cached_property
     def row(self) -> RowText:
         """The text of a row; raises ``UnsupportedFormatError`` for a column that has none."""
-        return self._text(tuple(sorted(str(column.name) for column in self.columns)))
+        return self._text(sorted(str(column.name) for column in self.columns))
 
-    def _text(self, names: tuple[str, ...]) -> RowText:
+    def described(self, names: Iterable[str]) -> Iterator[tuple[Column, DataType]]:
+        """Yield columns as the server describes them, with the types that they have in the stream."""
         columns = {str(column.name): column for column in self.columns}
         types = {field.name.lower(): field.dataType for field in self.schema}
-        return RowText.of(((columns[name], types[name.lower()]) for name in names), f"table {self.name}")
+        return ((columns[name], types[name.lower()]) for name in names)
+
+    def _text(self, names: Iterable[str]) -> RowText:
+        return RowText.of(self.described(names), f"table {self.name}")
 
     def fingerprints(self, copy: DataFrame, pieces: Pieces) -> DataFrame:
         """Return ``piece``, ``key`` and ``sha`` of the rows of a copy.
