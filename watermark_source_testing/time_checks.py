@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from watermark_source.contract.stream import EventTimeIndex
 from watermark_source.errors import GeneratorError, OffsetError
 from watermark_source.planning.canonical_json import canonical, value_of
 from watermark_source.planning.disorder import RangeSummary
@@ -99,13 +100,18 @@ def a_log_that_is_read_to_its_end_has_no_lag(harness: Harness) -> None:
         expect_equal((status or {}).get("lag", 0), 0, "the lag of a source that has read all")
 
 
+def _time_index(logs: OpenLogs) -> EventTimeIndex:
+    index = logs.connector.time_index
+    if index is None:
+        raise NonConformanceError("there is no time index")
+    return index
+
+
 @check(Ability.TIME_INDEX)
 def the_time_index_is_exact(harness: Harness) -> None:
     """``first_after`` finds the first row of a log that is later than a limit, where times are in any order."""
     logs = OpenLogs.with_rows(harness)
-    index = logs.connector.time_index
-    if index is None:
-        raise NonConformanceError("there is no time index")
+    index = _time_index(logs)
     for whole in logs.ranges():
         times = _times(logs, whole)
         for limit in sorted({moment + off for moment in times for off in (-1, 0)}):
@@ -127,9 +133,7 @@ def _times(logs: OpenLogs, of: SplitRange) -> list[int]:
 def the_newest_event_time_is_the_highest(harness: Harness) -> None:
     """``newest`` is no lower than any row's time, and the highest one where nothing else writes."""
     logs = OpenLogs.with_rows(harness)
-    index = logs.connector.time_index
-    if index is None:
-        raise NonConformanceError("there is no time index")
+    index = _time_index(logs)
     newest_of = {split: int(moment) for split, moment in index.newest(logs.splits).items() if moment is not None}
     for split, highest in _highest(logs).items():
         newest = newest_of.get(split)
