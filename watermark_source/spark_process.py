@@ -7,11 +7,15 @@ In a user's own program nothing is changed.
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import logging
 import os
 import re
+import stat
+import struct
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -33,6 +37,8 @@ _FOLDED_SECONDS = 60.0
 """Seconds in which equal lines are written once."""
 _MOST_LINES = 1_000
 """Limit on the different lines that are remembered."""
+_LONGEST_TO_TAKE, _LOOK_AGAIN = 0.5, 0.001
+"""Seconds that a line waits for Spark to take it, and between two looks."""
 
 
 def is_spark_worker() -> bool:
@@ -187,6 +193,8 @@ class SparkLines(logging.Handler):
             if line is not None:
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
+                if record.levelno >= logging.WARNING:
+                    wait_until_taken(sys.stderr.fileno())
         except Exception:  # noqa: BLE001 - a line that cannot be written fails no query
             self.handleError(record)
 
@@ -207,6 +215,25 @@ class SparkLines(logging.Handler):
         moment = time.strftime("%y/%m/%d %H:%M:%S", time.localtime(record.created))
         level = "WARN" if record.levelno == logging.WARNING else record.levelname
         return f"{moment} {level} {record.name.partition('.')[0]}: {self._named}{text}{times}"
+
+
+def wait_until_taken(descriptor: int) -> None:
+    """Wait, for half a second at most, until what was written to a pipe is taken; another file is not waited for.
+
+    As a query ends, Spark closes its end of the pipe at once, and what nobody has taken is lost: the warnings of a
+    run's last plan.
+    """
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        return
+    until = time.monotonic() + _LONGEST_TO_TAKE
+    while _untaken(descriptor) and time.monotonic() < until:
+        time.sleep(_LOOK_AGAIN)
+
+
+def _untaken(pipe: int) -> int:
+    """Return how many bytes of a pipe nobody has taken yet."""
+    (count,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))
+    return int(count)
 
 
 def _is_ours(logger: str) -> bool:

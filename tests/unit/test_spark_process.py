@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -160,6 +164,45 @@ def test_lines_of_a_client_are_folded_by_what_they_are_about() -> None:
     lines = SparkLines(LogContext(), Clock())
     assert lines.line(record("%s refused", "<connection 1>", name="kafka.conn")) is not None
     assert lines.line(record("%s refused", "<connection 2>", name="kafka.conn")) is None
+
+
+@contextmanager
+def standard_error(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Let standard error be a pipe, as in a process that Spark started; yield the end that Spark reads."""
+    taken, written = os.pipe()
+    with open(taken, "rb", buffering=0), os.fdopen(written, "w") as stream:
+        monkeypatch.setattr(sys, "stderr", stream)
+        monkeypatch.setattr(logging.getLogger(), "handlers", [])
+        yield taken
+
+
+def test_a_warning_has_been_taken_by_spark_before_the_program_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a query ends, Spark reads no more: a line that is still in the pipe is lost."""
+    with standard_error(monkeypatch) as taken:
+        is_written = threading.Event()
+        read: list[bytes] = []
+
+        def spark() -> None:
+            # It takes the line once the process waits for it.
+            is_written.wait()
+            read.append(os.read(taken, 1_024))
+
+        def wait(_: float) -> None:
+            is_written.set()
+            reader.join()
+
+        reader = threading.Thread(target=spark, daemon=True)
+        reader.start()
+        monkeypatch.setattr("watermark_source.spark_process.time.sleep", wait)
+        SparkLines(LogContext()).emit(record("the run is over"))
+        assert b"the run is over" in b"".join(read)
+
+
+def test_a_reader_of_the_log_that_stands_still_holds_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("watermark_source.spark_process._LONGEST_TO_TAKE", 0.01)
+    with standard_error(monkeypatch) as taken:
+        SparkLines(LogContext()).emit(record("the run is over"))
+        assert b"the run is over" in os.read(taken, 1_024)
 
 
 @pytest.mark.parametrize(("described", "name"), [("by_minute\nid = 1\nrunId = 2", "by_minute"), ("\nid = 1", "7860")])
