@@ -29,7 +29,7 @@ from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, Layout
-from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, ChunkSize, DescribedTables
+from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import ChunkBounds, DescribedTables
 from watermark_source.checks import CheckVerdict, examine, require
 from watermark_source.connector import Connector, RangeReader, SourceDefinition, Split, Words
 from watermark_source.errors import shortened
@@ -188,19 +188,13 @@ class MySqlSource(SourceDefinition):
         )
 
     def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
-        wish = self.options.snapshot
         checked = self.checked if self.options.reads_tables else {}
         return ChunkBounds(
             connection,
             TableList(connection, self.tables, checked, self.left_out),
             DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
-            size=ChunkSize(wish.chunk_rows, wish.parallelism).within(self.options.max_rows),
-            again=wish.reread,
-            come_first=self.options.reads_tables,
-            nothing_follows=self.options.start is StartMode.SNAPSHOT,
-            one_moment=wish.as_of_one_moment,
+            self.options,
             by_gtids=by_gtids,
-            may_be_swapped=self.options.unlogged.ignores_whole,
         )
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:

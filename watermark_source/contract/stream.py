@@ -272,7 +272,8 @@ class Snapshots(Protocol):
         read by then.
 
         Args:
-            lower: the tables to continue with and the key to continue from, in the order of their turns.
+            lower: the tables to continue with and the key to continue from, in the order of their turns: those that
+                were begun, then new ones. Keep it: a plan whose log has more to read discards chunks of new tables.
             to_end: plan all remaining chunks.
         """
         ...

@@ -58,7 +58,7 @@ class TableReading(NamedTuple):
 
     @classmethod
     def of(cls, log: str) -> TableReading:
-        """Parse the log of a snapshot; raises ``ValueError``."""
+        """Parse the log of a snapshot, ``database.table`` or ``database.table.label``; raises ``ValueError``."""
         parts = _READING.fullmatch(log)
         return cls(TableName.of(log if parts is None else parts[1]), None if parts is None else parts[2])
 

@@ -20,6 +20,8 @@ from pyspark_mysql_cdc_wm.lookup.server_checks import (
 from pyspark_mysql_cdc_wm.lookup.stream_layout import check_fits
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, described
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
+from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
+from pyspark_mysql_cdc_wm.options.start import StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
@@ -126,46 +128,24 @@ class ChunkBounds:
         connection: MySqlConnection,
         tables: TableList,
         described: DescribedTables,
+        options: MySqlOptions,
         *,
-        size: ChunkSize,
-        again: Sequence[TableReading],
-        come_first: bool,
-        nothing_follows: bool,
-        one_moment: bool,
         by_gtids: bool,
-        may_be_swapped: bool,
     ) -> None:
-        """Cut ``tables`` by their primary keys or chosen columns; a table with neither is one chunk.
-
-        Those in ``again`` are read once more, behind their first reading, as logs of their own.
-        With ``may_be_swapped`` another table may replace one by two renames, between which neither exists.
-        """
+        """Cut ``tables`` by their primary keys or chosen columns; a table with neither is one chunk."""
         self._connection = connection
         self._tables = tables
-        self._cut = size
-        self._again = again
-        self._come_first = come_first
-        self._nothing_follows = nothing_follows
-        self._one_moment = one_moment
-        self._by_gtids = by_gtids
-        self._swap_seconds = SWAP_SECONDS if may_be_swapped else 0.0
         self._described = described
+        self._by_gtids = by_gtids
+        wanted = options.snapshot
+        self._cut = ChunkSize(wanted.chunk_rows, wanted.parallelism).within(options.max_rows)
+        self._again = wanted.reread
+        self.one_moment = wanted.as_of_one_moment
+        self.come_first = options.reads_tables
+        self.nothing_follows = options.start is StartMode.SNAPSHOT
+        # Another table may replace one by two renames, between which neither exists.
+        self._swap_seconds = SWAP_SECONDS if options.unlogged.ignores_whole else 0.0
         self._next_warning: dict[TableName, float] = {}
-
-    @property
-    def come_first(self) -> bool:
-        """Whether a new query begins with a snapshot."""
-        return self._come_first
-
-    @property
-    def nothing_follows(self) -> bool:
-        """Whether the stream is the snapshot alone."""
-        return self._nothing_follows
-
-    @property
-    def one_moment(self) -> bool:
-        """Whether all tables of the first snapshot are as of one position of the binlog."""
-        return self._one_moment
 
     def logs(self) -> Set[str]:
         """Return the tables' names, and those of their readings that were requested.
