@@ -15,10 +15,11 @@ from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
-from watermark_source.monitor.history import ChangeHistory
+from watermark_source.monitor.history import ChangeHistory, HolderSpan
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_content import QueryView
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
+from watermark_source.monitor.verdict import slow_batch
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
 from watermark_source.monitor.window_file import write_window
 from watermark_source.planning.offset import own_offset
@@ -29,7 +30,7 @@ from watermark_source.spark.operator_watermarks import (
     newest,
     read_watermarks,
 )
-from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import parse_progress, parse_report
 from watermark_source.supported_spark import spark_internals
@@ -175,7 +176,7 @@ def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, hi
     # No window is the next to close.
     clocks = replace(replace(query, operators=operators).clocks(at), windows=None)
     status = QueryStatus(clocks, diagnose(clocks), query.recent.freshness(at))
-    return reported_view(id_, query.label, status, history, has_ended=True)
+    return replace(reported_view(id_, query.label, status, history, has_ended=True), dropped=query.late_rows)
 
 
 def reported_view(
@@ -190,7 +191,7 @@ def reported_view(
 
 
 def _view(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
-    held = {source.source_name: subject(source.holds[0]) for source in of.sources if source.holds}
+    held = {source.source_name: holder_name(source.holds[0]) for source in of.sources if source.holds}
     since = {source: history.held_since(name, source, holder) for source, holder in held.items()}
     return QueryView(
         name=name,
@@ -321,10 +322,26 @@ def with_batch(
     recent: RecentBatches, progress: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators
 ) -> RecentBatches:
     """Return the recent batches with that of a progress event, if it is of one."""
+    clocks = _at_commit(progress, reported, operators)
+    return recent if clocks is None else recent.after(clocks)
+
+
+def _at_commit(
+    progress: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators
+) -> QueryClocks | None:
+    """Return the clocks when the batch of a progress event was committed; ``None`` where it is of no batch."""
     at = committed_at(progress)
-    if at is None:
-        return recent
-    return recent.after(query_clocks(progress, reported, at, in_batch=True, operators=operators))
+    return None if at is None else query_clocks(progress, reported, at, in_batch=True, operators=operators)
+
+
+def slow_batch_of(query: FollowedQuery) -> HolderSpan | None:
+    """Return the batch of a query's last progress event, if results waited for it."""
+    clocks = _at_commit(query.progress, tuple(query.sources.values()), query.operators)
+    if clocks is None or clocks.batch is None:
+        return None
+    # As a moment before: it was the one under way.
+    under_way = replace(clocks.batch, number=clocks.batch.number - 1, running=clocks.batch.lasted)
+    return slow_batch(replace(clocks, batch=under_way), diagnose(clocks))
 
 
 # All queries that a listener follows.

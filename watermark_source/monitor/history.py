@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import watermark_text
-from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status
 
 MOST_CHANGES: Final = 1_000
@@ -39,7 +39,7 @@ class ChangeKind(Enum):
     """What changed. The value is the word on the page."""
 
     HOLDER = "holder"
-    """The partition, or the writer, that holds the watermark back."""
+    """What holds the watermark back, or the batch that results waited for."""
     STATUS = "status"
     """The status of a partition."""
     LIMIT = "limit"
@@ -93,7 +93,9 @@ class _Known:
     points: tuple[Point, ...]
 
 
-def holder_spans(changes: Iterable[Change], first: int, now: int, holder: str) -> tuple[HolderSpan, ...]:
+def holder_spans(
+    changes: Iterable[Change], first: int, now: int, holder: str, slow: HolderSpan | None = None
+) -> tuple[HolderSpan, ...]:
     """Return what held a watermark, from ``first`` until ``now``.
 
     Args:
@@ -101,10 +103,14 @@ def holder_spans(changes: Iterable[Change], first: int, now: int, holder: str) -
         first: the first moment.
         now: the last one.
         holder: what holds it now.
+        slow: the batch under way, if results wait for it.
     """
     found = [change for change in changes if change.kind is ChangeKind.HOLDER and change.at > first]
     begins = [first, *(change.at for change in found)]
-    return tuple(map(HolderSpan, [*(change.before for change in found), holder], begins, [*begins[1:], now]))
+    names = [*(change.before for change in found), holder]
+    if slow is not None:
+        begins, names = [*begins, max(slow.begin, begins[-1])], [*names, slow.name]
+    return tuple(map(HolderSpan, names, begins, [*begins[1:], now]))
 
 
 class ChangeHistory:
@@ -117,13 +123,19 @@ class ChangeHistory:
         """By query, the last one to change at the end; each with its number."""
         self._numbers = count()
 
-    def record(self, query: str, sources: Iterable[SourceStatus]) -> None:
-        """Take in what the sources of a query report. What is reported first is no change."""
+    def record(self, query: str, sources: Iterable[SourceStatus], slow: HolderSpan | None = None) -> None:
+        """Take in what the sources of a query report. What is reported first is no change.
+
+        Args:
+            query: its name.
+            sources: what they report.
+            slow: the last batch, if results waited for it: where nothing held the watermark, it did.
+        """
         with self._lock:
             for source in sources:
                 key = query, source.source_name
                 before = self._known.get(key)
-                self._known[key], found = _after(before, query, source)
+                self._known[key], found = _after(before, query, source, slow)
                 for change in found:
                     self._add(change)
 
@@ -166,9 +178,11 @@ class ChangeHistory:
         changes.append((next(self._numbers), change))
 
 
-def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Known, list[Change]]:
+def _after(
+    before: _Known | None, query: str, source: SourceStatus, slow: HolderSpan | None
+) -> tuple[_Known, list[Change]]:
     held, limit = next(iter(source.holds), None), _limit(source.group)
-    name = NO_HOLDER if held is None else subject(held)
+    name = NO_HOLDER if held is None else holder_name(held)
     point = Point(source.at, behind_clock(source.at, source.watermark), source.lag)
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
@@ -179,12 +193,16 @@ def _after(before: _Known | None, query: str, source: SourceStatus) -> tuple[_Kn
         if status is not None and status is not view.status:
             at = source.at if view.since is None else view.since
             found.append((at, ChangeKind.STATUS, str(view.split), status.name, view.status.name, view.why))
+    since = before.since if name == before.holder else source.at
     if name != before.holder:
-        found.append((source.at, ChangeKind.HOLDER, "watermark", before.holder, name, "" if held is None else held.why))
+        found.append((since, ChangeKind.HOLDER, "watermark", before.holder, name, "" if held is None else held.why))
+    elif slow is not None and name == NO_HOLDER and since < slow.end:
+        begin, since = max(since, slow.begin), slow.end
+        found.append((begin, ChangeKind.HOLDER, "watermark", name, slow.name, "no row was processed meanwhile"))
+        found.append((since, ChangeKind.HOLDER, "watermark", slow.name, name, ""))
     if limit != before.limit:
         group = "" if source.group is None else source.group.name
         found.append((source.at, ChangeKind.LIMIT, f"group {group}", before.limit, limit, ""))
-    since = before.since if name == before.holder else source.at
     points = thinned((*before.points, point)) if point.at > before.points[-1].at else before.points
     known = _Known(name, since, limit, {**before.statuses, **statuses}, points)
     return known, [

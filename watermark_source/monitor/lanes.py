@@ -198,7 +198,7 @@ def _of_peer(peer: Peer, source: SourceStatus, now: int) -> Lane:
         look = Look.HOLDS if holds or peer.is_silent else Look.COUNTS
     return Lane(
         name=peer.name,
-        word="holds the group" if holds else "another source of the group",
+        word="holds the limit" if holds else "another source of the group",
         look=look,
         watermark=peer.watermark if is_moment(peer.watermark) else None,
         note=note,

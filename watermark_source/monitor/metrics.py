@@ -236,7 +236,7 @@ METRICS = (
         lambda of: of.output,
     ),
     _SOURCE.gauge("watermark_timestamp_seconds", "Combined watermark of the source.", lambda of: of.watermark),
-    _HOLDER.gauge("watermark_holder", "1 for what holds the combined watermark of the source.", float),
+    _HOLDER.gauge("watermark_holder", "1 for what holds the watermark of the source, or its group's limit.", float),
     _SOURCE_AT.gauge(
         "watermark_lag_seconds",
         "How far the combined watermark is behind the clock.",

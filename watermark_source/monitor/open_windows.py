@@ -324,7 +324,8 @@ def _late_rows(source: SourceStatus, *, is_ahead: bool) -> str:
     if source.out_of_orderness is None:
         return f"{what}; the log has the cause"
     option = option_line("maxOutOfOrderness", source.out_of_orderness + longest)
-    return f"{what}. They are out of order by more than maxOutOfOrderness{_or_profile(option)}"
+    bound = format_duration(source.out_of_orderness)
+    return f"{what}. They are out of order by more than maxOutOfOrderness ({bound}){_or_profile(option)}"
 
 
 def _or_profile(option: str) -> str:

@@ -11,9 +11,9 @@ from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans, until_read
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, behind_clock, from_clock
-from watermark_source.monitor.verdict import Verdict, ended_verdict, holder_of, verdict_of
+from watermark_source.monitor.verdict import Since, Verdict, ended_verdict, holder_of, slow_batch, verdict_of
 from watermark_source.status_model.hold_causes import short_time
-from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_to_json
 
@@ -33,12 +33,16 @@ class QueryView:
     points: Mapping[str, Sequence[Point]] = field(default_factory=dict)
     """By source: its watermark and lag over time."""
     freshness: Freshness = NO_FRESHNESS
+    dropped: int = 0
+    """Rows that its operators are known to have dropped as late, after they have combined those of a task."""
 
     @property
-    def since(self) -> int | None:
-        """Since when what holds its watermark has held it at least; ``None`` if unknown, or if nothing holds it."""
+    def since(self) -> Since | None:
+        """Since when what holds its watermark has held it; ``None`` if unknown, or if nothing holds it."""
         held = holder_of(self.clocks)
-        return None if held is None else self.held_since.get(held[0].source_name)
+        name = "" if held is None else held[0].source_name
+        at, points = self.held_since.get(name), self.points.get(name, ())
+        return None if held is None or at is None else Since(at, is_least=not points or at <= points[0].at)
 
     @property
     def verdict(self) -> Verdict:
@@ -117,12 +121,13 @@ def holders_of(query: QueryView, source: SourceStatus, changes: Iterable[Change]
     if not points:
         return ()
     of = query.name, source.source_name
-    holder = subject(source.holds[0]) if source.holds else NO_HOLDER
+    holder = holder_name(source.holds[0]) if source.holds else NO_HOLDER
     return holder_spans(
         [change for change in changes if (change.query, change.source) == of],
         points[0].at,
         max(query.clocks.at, points[-1].at),
         holder,
+        slow_batch(query.clocks, query.why),
     )
 
 
@@ -144,13 +149,13 @@ def clock_rows(of: QueryClocks, recent: Freshness = NO_FRESHNESS) -> Iterator[Cl
         of: the clocks.
         recent: the delays of its last batches.
     """
-    yield _moment_row("Sources have delivered everything up to", of.input_watermark, of.at)
-    yield _moment_row("Spark has closed windows up to", of.applied_watermark, of.at)
-    yield _moment_row("Results are complete up to", of.output_watermark, of.at, of.no_output or "")
-    if (oldest := of.unprocessed) is not None:
+    if of.input_watermark is not None:
+        yield _moment_row("Watermark of the sources", of.input_watermark, of.at)
+    if of.output_watermark is not None or of.no_output:
+        yield _moment_row("Results are complete up to", of.output_watermark, of.at, of.no_output or "")
+    if (oldest := of.unprocessed) is not None and oldest.split is not None:
         arrived = "at the start or before" if oldest.is_older else short_time(oldest.arrived, of.at)
-        where = ("none", "") if oldest.split is None else (arrived, f"in {oldest.split}")
-        yield ClockRow("Oldest unread record arrived", *where)
+        yield ClockRow("Oldest unread record arrived", arrived, f"in {oldest.split}")
     for operator in reversed(of.operators):
         row = _moment_row(f"{operator.name} has emitted up to", operator.eviction, of.at)
         has_own = operator.output != operator.eviction
@@ -204,7 +209,7 @@ def _what_holds(query: QueryView) -> str:
     held = holder_of(query.clocks)
     if held is None:
         return f"its status is: {query.why}"
-    return f"its watermark is held by {subject(held[1])}: {held[1].why}"
+    return f"its watermark is held by {holder_name(held[1])}: {held[1].why}"
 
 
 def _query_json(query: QueryView, page: Page) -> dict[str, Any]:

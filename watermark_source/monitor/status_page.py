@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -30,8 +31,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 
 from watermark_source.clock import Clock
 from watermark_source.errors import UsageError, WatermarkSourceError, shortened
-from watermark_source.monitor.followed_queries import QueryReader, ended_view, query_view
-from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
+from watermark_source.monitor.followed_queries import FollowedQuery, QueryReader, ended_view, query_view, slow_batch_of
+from watermark_source.monitor.freshness import NO_BATCHES
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.listener import StatusListener
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
@@ -173,8 +174,9 @@ class _Queries(StatusListener):
         """Record what changed."""
         super().onQueryProgress(event)
         name = event.progress.name or str(event.progress.id)
-        sources = [source for query in self.queries() if query.label == name for source in query.sources.values()]
-        self._history.record(name, sources)
+        for query in self.queries():
+            if query.label == name:
+                self._history.record(name, query.sources.values(), slow_batch_of(query))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Keep how the query ended, and how its last batch left it."""
@@ -200,13 +202,13 @@ class _Queries(StatusListener):
         views: list[QueryView] = []
         unreadable: dict[str, str] = {}
         active = self._session.streams.active
-        recent = {query.run: query.recent for query in self.queries()}
+        followed = {query.run: query for query in self.queries()}
         runs = {str(query.runId) for query in active}
         self._readers = {run: reader for run, reader in self._readers.items() if run in runs}
         for query in active:
             name = query.name or str(query.id)
             try:
-                views.append(self._view(name, query, recent.get(str(query.runId), NO_BATCHES)))
+                views.append(self._view(name, query, followed.get(str(query.runId))))
             except WatermarkSourceError as error:
                 unreadable[name] = str(error)
             except Exception as error:  # noqa: BLE001  a query may end at any moment, and its JVM with it
@@ -221,11 +223,13 @@ class _Queries(StatusListener):
             unreadable=unreadable,
         )
 
-    def _view(self, name: str, query: Any, recent: RecentBatches) -> QueryView:
+    def _view(self, name: str, query: Any, followed: FollowedQuery | None) -> QueryView:
         run = str(query.runId)
         if run not in self._readers:
             self._readers[run] = QueryReader(query, TOLERANCE, self._clock.wall)
-        return query_view(query, name, self._readers[run].status(recent), self._history)
+        status = self._readers[run].status(NO_BATCHES if followed is None else followed.recent)
+        view = query_view(query, name, status, self._history)
+        return view if followed is None else replace(view, dropped=followed.late_rows)
 
 
 class _Drawn:

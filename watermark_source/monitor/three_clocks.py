@@ -30,7 +30,7 @@ from watermark_source.spark.operator_watermarks import (
     output_of,
 )
 from watermark_source.spark.query_windows import Windows
-from watermark_source.status_model.hold_texts import advice_of, held_text, moment_text, subject
+from watermark_source.status_model.hold_texts import advice_of, held_text, holder_name, moment_text
 from watermark_source.status_model.source_status import SourceStatus, SplitView, Status, Unprocessed
 from watermark_source.status_model.watermark_warnings import zone_text
 from watermark_source.words import NO_WORDS
@@ -472,7 +472,7 @@ def _held_by(of: QueryClocks) -> str:
     if source is None or not found:
         return ""
     hold, to_do = found[0], advice_of(source)
-    name = f"{subject(hold)} of source {source.source_name}" if len(of.sources) > 1 else subject(hold)
+    name = holder_name(hold) + (f" of source {source.source_name}" if len(of.sources) > 1 else "")
     return f"; it is held by {name}: {hold.why}" + (f"; {to_do}" if to_do else "")
 
 

@@ -12,8 +12,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text, format_duration
+from watermark_source.monitor.history import HolderSpan
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.three_clocks import (
+    TOLERANCE,
     Delays,
     DelayVerdict,
     Diagnosis,
@@ -23,6 +25,7 @@ from watermark_source.monitor.three_clocks import (
     passed_by_operators,
 )
 from watermark_source.monitor.window_facts import names_text
+from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import Motion
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
@@ -80,15 +83,24 @@ def holder_of(of: QueryClocks) -> tuple[SourceStatus, Hold] | None:
     return min(held, key=lambda each: MIN if each[0].watermark is None else each[0].watermark, default=None)
 
 
+class Since(NamedTuple):
+    """Since when something holds."""
+
+    at: int
+    """Milliseconds since 1970-01-01 UTC."""
+    is_least: bool
+    """Whether it may have held before, when nobody looked."""
+
+
 def verdict_of(
-    of: QueryClocks, why: Diagnosis, held_since: int | None = None, until_read: int | None = None
+    of: QueryClocks, why: Diagnosis, held_since: Since | None = None, until_read: int | None = None
 ) -> Verdict:
     """Return the verdict on a running query.
 
     Args:
         of: its clocks.
         why: what ``diagnose`` found.
-        held_since: since when the present holder holds it, milliseconds since 1970-01-01 UTC; ``None`` if unknown.
+        held_since: since when the present holder holds it; ``None`` if unknown.
         until_read: in how many milliseconds nothing is unread at the present pace; ``None`` if unknown.
     """
     held = holder_of(of)
@@ -107,7 +119,7 @@ def verdict_of(
             # What the first batch reads holds nothing back yet.
             held = None
         state = State.WAITS if held is None else State.HELD
-        sentences = (*_hold(held, of, held_since), *_meanwhile(of))
+        sentences = (*_hold(held, of, held_since), *_meanwhile(of, why))
         return Verdict(state=state, word="starting", where=as_sentence(str(why)), more=sentences)
     parts = delays(of)
     state, word = _state(of, why, held)
@@ -120,7 +132,7 @@ def verdict_of(
         more=(
             *_hold(held, of, held_since),
             *_pace(of, held, until_read),
-            *(_on_time(of) if is_fresh else _meanwhile(of)),
+            *(_on_time(of) if is_fresh else _meanwhile(of, why)),
         ),
     )
 
@@ -170,7 +182,9 @@ def _state(of: QueryClocks, why: Diagnosis, held: tuple[SourceStatus, Hold] | No
         return State.WAITS if held is None else State.HELD, "no watermark yet"
     if held is not None:
         return State.HELD, "held back"
-    return _WORDS[why.verdict]
+    state, word = _WORDS[why.verdict]
+    is_late = state is State.ON_TIME and any(source.rows.late.rows for source in of.sources)
+    return state, f"{word}, with late rows" if is_late else word
 
 
 _WORDS: Final[Mapping[DelayVerdict, tuple[State, str]]] = {
@@ -179,7 +193,7 @@ _WORDS: Final[Mapping[DelayVerdict, tuple[State, str]]] = {
     DelayVerdict.TRIGGER: (State.WAITS, "waits for the trigger"),
     DelayVerdict.DATA_OLD: (State.WAITS, "old data"),
     DelayVerdict.ROWS_WAIT: (State.WAITS, "rows wait"),
-    DelayVerdict.BATCH_SLOW: (State.WAITS, "slow batch"),
+    DelayVerdict.BATCH_SLOW: (State.HELD, "slow batch"),
 }
 
 
@@ -197,9 +211,13 @@ def _reason(of: QueryClocks, why: Diagnosis, parts: Delays, held: tuple[SourceSt
 
 def _silent_source(source: SourceStatus, hold: Hold) -> Clause | None:
     """Return that the source of the group which holds has stopped reporting; ``None`` if it has not."""
+    peer = _silent_peer(source, hold)
+    return None if peer is None else Clause("source ", hold.name, f" has reported nothing for {age_text(peer.silent)}")
+
+
+def _silent_peer(source: SourceStatus, hold: Hold) -> Peer | None:
     silent = () if source.group is None or hold.by is not HeldBy.SOURCE else source.group.silent
-    of_it = next((peer.silent for peer in silent if peer.name == hold.name), None)
-    return None if of_it is None else Clause("source ", hold.name, f" has reported nothing for {age_text(of_it)}")
+    return next((peer for peer in silent if peer.name == hold.name), None)
 
 
 def snapshots_of(of: QueryClocks) -> list[SnapshotProgress]:
@@ -225,25 +243,25 @@ def _data_old(of: QueryClocks, parts: Delays) -> str:
 
 
 def _batch_slow(of: QueryClocks, parts: Delays) -> str:
-    if (batch := running_batch(of)) is not None:
-        return f"{batch.name} has been running for {age_text(batch.running)}"
+    if (batch := _running_batch(of)) is not None:
+        return f"{batch.name} has been running for {age_text(batch.end - batch.begin)}"
     return f"the oldest unread row came {age_text(parts.processing)} ago"
 
 
-class RunningBatch(NamedTuple):
-    """The batch under way."""
+def slow_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
+    """Return the batch that results wait for; ``None`` if they do not, or something holds the watermark."""
+    batch = _running_batch(of)
+    if batch is None or why.verdict is not DelayVerdict.BATCH_SLOW or holder_of(of) is not None:
+        return None
+    return batch if batch.end - batch.begin > TOLERANCE else None
 
-    name: str
-    running: int
-    """For how many milliseconds."""
 
-
-def running_batch(of: QueryClocks) -> RunningBatch | None:
+def _running_batch(of: QueryClocks) -> HolderSpan | None:
     """Return the batch after the last committed one; ``None`` if none is running, or it is unknown."""
     batch = of.batch
     if batch is None or batch.running is None:
         return None
-    return RunningBatch(f"batch {count_text(batch.number + 1)}", batch.running)
+    return HolderSpan(f"batch {count_text(batch.number + 1)}", of.at - batch.running, of.at)
 
 
 def _rows_wait(of: QueryClocks, parts: Delays) -> str:
@@ -275,7 +293,7 @@ _WORTH_NAMING: Final = 1_000
 """Milliseconds from which the page states how long something has held the watermark."""
 
 
-def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | None) -> Iterator[Clause]:
+def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: Since | None) -> Iterator[Clause]:
     if held is None:
         return
     source, hold = held
@@ -286,8 +304,8 @@ def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | 
         back = "the limit of the alignment group"
     several = hold.name == THE_ANNOUNCEMENTS
     verb = f"hold{'' if several else 's'} {back} back"
-    if since is not None and of.at - since >= _WORTH_NAMING:
-        verb = f"{'have' if several else 'has'} held {back} back for {span_text(since, of.at)}"
+    if since is not None and of.at - since.at >= _WORTH_NAMING:
+        verb = f"{'have' if several else 'has'} held {back} back {span_text(since, of.at)}"
     to_do = advice_of(source)
     # Of a partition and of a writer it is in the first sentence and in their row.
     why = f": {hold.why}." if hold.by in (HeldBy.SOURCE, HeldBy.READING) or several else "."
@@ -296,9 +314,10 @@ def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: int | 
     yield Clause("", f"{_subject(hold)} {verb}", f"{why}{advised}{_without(source, of)}")
 
 
-def span_text(since: int, at: int) -> str:
-    """Return for how long something has held, and since when it has been seen to; times are milliseconds."""
-    return f"at least {age_text(max(0, at - since))}, since {short_time(since, at)}"
+def span_text(since: Since, at: int) -> str:
+    """Return since when something has held, and for how long at a moment in milliseconds."""
+    begin, long = short_time(since.at, at), age_text(max(0, at - since.at))
+    return f"since {begin} or before (at least {long})" if since.is_least else f"since {begin} ({long})"
 
 
 def _subject(hold: Hold) -> str:
@@ -310,11 +329,15 @@ def _without(source: SourceStatus, of: QueryClocks) -> str:
     then = source.without_holder
     if then is None or not is_moment(then) or source.holds[0].by is HeldBy.SOURCE:
         return ""
-    names = [subject(hold) for hold in source.holds]
-    who = names_text(names) if not source.more_holds else f"{names[0]} and {len(names) - 1 + source.more_holds} more"
+    who = _holders(source)
     at, close = short_time(then, of.at), ", and windows that end by then would close" if of.has_windows else ""
     later = at if source.watermark is None else f"{age_text(then - source.watermark)} later, at {at}"
     return f" Without {who} the watermark would be {later}{close}."
+
+
+def _holders(source: SourceStatus) -> str:
+    names = [subject(hold) for hold in source.holds]
+    return names_text(names) if not source.more_holds else f"{names[0]} and {len(names) - 1 + source.more_holds} more"
 
 
 def _on_time(of: QueryClocks) -> Iterator[Clause]:
@@ -335,7 +358,9 @@ def _closes(of: QueryClocks) -> str:
     late = behind_clock(of.at, of.applied_watermark)
     if not of.has_windows or late is None or late < 0:
         return ""
-    return f" A window closes about {age_text(late)} after its end."
+    window = next_window(of)
+    following = "" if window is None else f": the next, {window.times}, at about {short_time(window.end + late, of.at)}"
+    return f" A window closes about {age_text(late)} after its end{following}."
 
 
 def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: int | None) -> Iterator[Clause]:
@@ -345,26 +370,42 @@ def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: i
         yield Clause(f"At the pace of the last minutes all is read in about {age_text(until_read)}.")
 
 
-def _meanwhile(of: QueryClocks) -> Iterator[Clause]:
-    found = []
+def _meanwhile(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
     if paused := sum(source.counts.get(Status.PAUSED, 0) for source in of.sources):
         are = "is" if paused == 1 else "are"
-        found.append(f"{count_text(paused, 'partition')} {are} paused at the alignment limit ({_limit_option(of)})")
-    if of.state_rows:
-        found.append(f"{count_text(of.state_rows, 'row')} wait{'s' if of.state_rows == 1 else ''} in open windows")
-    if found:
-        yield Clause(f"Meanwhile {', and '.join(found)}.")
+        paused_text = f"{count_text(paused, 'partition')} {are} paused at the alignment limit"
+        yield Clause(f"Meanwhile {paused_text} ({_limit_option(of)}).")
     if of.has_windows and is_moment(of.applied_watermark):
-        later = "a later one closes once the watermark has passed its end"
-        if (window := next_window(of)) is not None:
-            later = f"the next, {window.times}, closes {age_text(window.missing)} of event time later"
-        yield Clause(f"Windows that end by {short_time(of.applied_watermark, of.at)} have closed; {later}.")
+        window, closed = next_window(of), short_time(of.applied_watermark, of.at)
+        which = f"Windows that end by {closed} have closed; a later one closes"
+        if window is not None:
+            which = f"The next window, {window.times}, lacks {age_text(window.missing)} of event time: it closes"
+        yield Clause(f"{which} {_closes_by(of, why, None if window is None else window.end)}.")
+
+
+def _closes_by(of: QueryClocks, why: Diagnosis, end: int | None) -> str:
+    """Return what closes a window; ``end``: of the window, ``None`` if that is unknown."""
+    held = holder_of(of)
+    if held is None:
+        batch = slow_batch(of, why)
+        return "once the watermark has passed its end" if batch is None else f"in a batch after {batch.name}"
+    (source, hold), then, without = held, held[0].without_holder, ""
+    if (peer := _silent_peer(source, hold)) is not None and peer.time_to_live is not None:
+        given_up = short_time(of.at - peer.silent + peer.time_to_live, of.at)
+        without = f", or after {given_up}, when it is waited for no more"
+    elif hold.kind.is_silence and then is not None and then >= (end or MIN):
+        without = ", or once idleTimeout leaves that out"
+        if hold.timeout is not None and hold.quiet is not None:
+            without = f", or in {age_text(max(0, hold.timeout - hold.quiet))}, when that is left out"
+    passed = "moves on" if hold.by is HeldBy.SOURCE or end is None else f"passes {short_time(end, of.at)}"
+    return f"once the watermark of {_holders(source)} {passed}{without}"
 
 
 class NextWindow(NamedTuple):
     """The next window to close."""
 
     times: str
+    end: int
     missing: int
     """Milliseconds of event time between what Spark has applied and its end."""
 
@@ -376,7 +417,7 @@ def next_window(of: QueryClocks) -> NextWindow | None:
         return None
     end = windows.next_end(applied)
     times = f"{short_time(end - windows.size, of.at)} to {short_time(end, of.at)}"
-    return NextWindow(times, end - applied)
+    return NextWindow(times, end, end - applied)
 
 
 def _limit_option(of: QueryClocks) -> str:

@@ -314,7 +314,7 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
             "start the other sources of the alignment group, or write how many there are into "
             '.option("alignmentMembers", …)'
         )
-    return f"the watermark advances once {hold.name} does: see why(query) in its query"
+    return f"the limit advances once {hold.name} does, and the watermark with it: see why(query) in its query"
 
 
 def _left_out_advice(hold: Hold, words: Words, _: Waiting) -> str:
@@ -431,13 +431,18 @@ neither changes with a new one."""
 def held_text(source: SourceStatus) -> str:
     """Return who holds the watermark of a source, and why; empty if nothing does."""
     more = f"; and {count_text(source.more_holds)} more" if source.more_holds else ""
-    return "; ".join(f"{subject(hold)}: {hold.why}" for hold in source.holds) + more
+    return "; ".join(f"{holder_name(hold)}: {hold.why}" for hold in source.holds) + more
 
 
 def subject(hold: Hold) -> str:
     """Return who holds."""
     is_writer = hold.by is HeldBy.WRITER and hold.name != THE_ANNOUNCEMENTS
     return f"writer {hold.name}" if is_writer else hold.name
+
+
+def holder_name(hold: Hold) -> str:
+    """Return who holds; of another source that it is the limit of the alignment group, not the watermark itself."""
+    return f"{subject(hold)} (limit of the group)" if hold.by is HeldBy.SOURCE else subject(hold)
 
 
 def advice_of(source: SourceStatus) -> str:

@@ -20,6 +20,7 @@ from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis, watermark_text
 from watermark_source.spark.query_windows import Windows
+from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import (
     GroupStatus,
     Outline,
@@ -66,19 +67,31 @@ def query(
     return QueryView(name=name, clocks=clocks, why=diagnose(clocks), open=open_window(known, None), **given)
 
 
-def rising(source: str, since: int, *, at: int = NOW, lasted: int = 15 * MINUTE, lag: int = 1_000) -> Mapping[str, Any]:
-    """Return a source over time whose watermark stands since a moment."""
-    times = range(at - lasted, at + 1, 20 * SECOND)
-    wave = [4_200 + round(600 * math.sin(n)) for n in range(len(times))]
-    points = [
-        Point(t, low + max(0, t - since), round(lag * max(0, t - since) / max(1, at - since)) + n % 5)
-        for n, (t, low) in enumerate(zip(times, wave, strict=True))
-    ]
-    return {source: points}
+def over_time(of: SourceStatus, since: int | None = None, *, lasted: int = 15 * MINUTE) -> Mapping[str, Any]:
+    """Return a source over time up to its report: it was on time up to a moment, or always."""
+    behind, lag, begun = of.at - (of.watermark or 0), of.lag or 0, of.at if since is None else since
+    low = behind if since is None else min(behind, 4_200)
+    points = []
+    for n, t in enumerate(range(of.at - lasted, of.at, 20 * SECOND)):
+        share = max(0, t - begun) / max(1, of.at - begun)
+        points.append(
+            Point(t, low + round(600 * math.sin(n)) + round((behind - low) * share), round(lag * share) + n % 5)
+        )
+    return {of.source_name: [*points, Point(of.at, behind, lag)]}
 
 
 def holder(at: int, before: str, after: str, *, name: str = "orders-by-minute", source: str = "orders") -> Change:
     return Change(at, name, source, ChangeKind.HOLDER, "watermark", before, after, "its newest record is the oldest")
+
+
+def held(of: QueryView) -> Page:
+    """Return a page whose history has since when each source of a query is held."""
+    changes = [
+        holder(since, "nothing", holder_name(source.holds[0]), name=of.name, source=source.source_name)
+        for source in of.clocks.sources
+        if (since := of.held_since.get(source.source_name)) is not None
+    ]
+    return page(of, at=NOW, changes=tuple(changes))
 
 
 def read(**fields: Any) -> dict[str, Any]:
@@ -122,7 +135,7 @@ def held_back() -> Page:
     )  # fmt: skip
     shown = query(
         "orders-by-minute", source, applied=NOON - SECOND, held_since={"orders": NOW - 617 * SECOND},
-        points=rising("orders", NOON),
+        points=over_time(source, NOW - 617 * SECOND),
     )  # fmt: skip
     return page(shown, at=NOW, changes=changes)
 
@@ -154,9 +167,9 @@ def many(partitions: int = 10_000) -> Page:
         **reported._asdict(),
     )  # fmt: skip
     shown = query("clicks-per-user", source, applied=NOW - 163 * SECOND, windows=Windows(MINUTE, 10 * SECOND),
-                  points=rising("clicks", NOW - 150 * SECOND, lag=source.lag or 0),
+                  points=over_time(source, NOW - 150 * SECOND),
                   held_since={"clicks": NOW - 150 * SECOND})  # fmt: skip
-    return page(shown, at=NOW)
+    return held(shown)
 
 
 def on_time() -> Page:
@@ -168,7 +181,7 @@ def on_time() -> Page:
     turn = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOW - 2_900, takes_turns=True, why="caught up")
     source = source_status(*views, **read(watermark=NOW - 2_900, slowest=(turn,), out_of_orderness=1_499))
     shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=2_210, windows=Windows(SECOND, SECOND),
-                  points=rising("orders", NOW, lag=30))  # fmt: skip
+                  points=over_time(source))  # fmt: skip
     return page(shown, at=NOW)
 
 
@@ -201,7 +214,7 @@ def snapshot() -> Page:
     views = [split_view(n, watermark=None, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why) for n in range(1)]
     source = source_status(*views, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
                                           format_name="mysql-cdc-wm"))  # fmt: skip
-    return page(query("revenue", source, rows=12_044, held_since={"shop": began}), at=NOW)
+    return held(query("revenue", source, rows=12_044, held_since={"shop": began}))
 
 
 def failed() -> Page:
@@ -212,8 +225,12 @@ def failed() -> Page:
     source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999,
                                           source_name="invoices"))  # fmt: skip
     shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=None,
-                  points=rising("invoices", at, at=at, lag=40))  # fmt: skip
-    error = "[OFFSETS_LOST] invoices-4 begins at offset 92118, and the query wanted 81400"
+                  points=over_time(source))  # fmt: skip
+    error = (
+        "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: what was between, if anything, "
+        "was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped is "
+        "then logged)."
+    )
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
 
 
@@ -248,9 +265,9 @@ def frozen_source() -> Page:
     waits = Unprocessed(NOW - 12 * SECOND, "orders-0")
     source = source_status(*views, **read(
         watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits))  # fmt: skip
-    return page(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
-                      windows=Windows(10 * SECOND, 10 * SECOND), points=rising("orders", NOW - 10 * SECOND),
-                      held_since={"orders": NOW - 40 * SECOND}), at=NOW)  # fmt: skip
+    return held(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
+                      windows=Windows(10 * SECOND, 10 * SECOND), points=over_time(source, NOW - 11 * SECOND),
+                      held_since={"orders": NOW - 11 * SECOND}))  # fmt: skip
 
 
 def two_sources() -> Page:
@@ -269,9 +286,9 @@ def two_sources() -> Page:
         *(split_view(n, watermark=NOW - 4_400 + 600 * n, end=107 + n, newest_in_log=NOW - 300) for n in range(3)),
         **read(watermark=NOW - 4_400, slowest=(), out_of_orderness=1_000),
     )
-    return page(query("orders-with-customers", shop, orders, applied=newest - SECOND, rows=4_310, windows=None,
+    return held(query("orders-with-customers", shop, orders, applied=newest - SECOND, rows=4_310, windows=None,
                       held_since={"customers": NOW - 68 * SECOND},
-                      points=rising("customers", newest)), at=NOW)  # fmt: skip
+                      points={**over_time(shop, NOW - 68 * SECOND), **over_time(orders)}))  # fmt: skip
 
 
 def replay() -> Page:
@@ -299,9 +316,8 @@ def announced(
     hold = Hold(by=HeldBy.WRITER, name="sessions", watermark=last, quiet=quiet, kind=kind, why=why)
     topic = source_status(split_view(0, watermark=None, end=100), **read(
         watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic", newest=last))  # fmt: skip
-    daily = query("daily-revenue", topic, applied=last - 15 * SECOND, points=rising("sessions-topic", NOON),
-                  held_since={"sessions-topic": NOW - 8 * MINUTE})  # fmt: skip
-    return page(daily, at=NOW)
+    return held(query("daily-revenue", topic, applied=last - 15 * SECOND, points=over_time(topic, NOW - 8 * MINUTE),
+                      held_since={"sessions-topic": NOW - 8 * MINUTE}))  # fmt: skip
 
 
 def chain() -> Page:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.monitor.example_pages import PAGES
 from tests.unit.monitor.example_status import KAFKA, NOON
+from watermark_source.monitor.history import ChangeHistory
+from watermark_source.monitor.three_clocks import diagnose
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -23,10 +26,11 @@ from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, Millis
+from watermark_source.spark.driver.status import batch_line
 from watermark_source.spark.driver.status_from_plan import unannounced, writer_views
 from watermark_source.status_model.hold_causes import cause
-from watermark_source.status_model.hold_texts import advice, sentence
-from watermark_source.status_model.source_status import WriterView
+from watermark_source.status_model.hold_texts import advice, held_text, sentence
+from watermark_source.status_model.source_status import Unprocessed, WriterView
 
 SLOWEST = "orders-3"
 MARKED, OWN, ANNOUNCED = Punctuated(), Bounded(), Announced(AnnouncedBy())
@@ -316,3 +320,16 @@ def test_announcements_that_cannot_be_read_are_a_reason_of_their_own() -> None:
     assert unannounced(observed) == "no broker"
     assert unannounced(replace(observed, is_current=True)) == "no writer has announced a watermark yet"
     assert unannounced(replace(observed, is_current=True, by=AnnouncedBy(frozenset("a")))) is None
+
+
+def test_a_source_of_the_group_is_named_everywhere_as_what_holds_the_limit() -> None:
+    (query,) = PAGES["frozen-source"].queries
+    (source,) = query.clocks.sources
+    assert held_text(source).startswith("payments (limit of the group): orders-0 is paused: next record over 1 min")
+    assert "held by payments (limit of the group), limit 2026-11-21 12:09:58.000" in batch_line(source)
+    late = replace(query.clocks, unprocessed=Unprocessed(query.clocks.at), newest=query.clocks.at)
+    assert "it is held by payments (limit of the group): orders-0 is paused" in str(diagnose(late))
+    history = ChangeHistory()
+    history.record("sales", [replace(source, slowest=())])
+    history.record("sales", [replace(source, at=source.at + 1)])
+    assert [change.after for change in history.changes()] == ["payments (limit of the group)"]

@@ -245,7 +245,7 @@ def test_late_rows_of_a_closed_window_are_named_with_the_line_that_waits_for_the
     was_idle = TimeInStatus(active=10, idle=10, paused=0)
     for times, idle_timeout, line in (
         (was_idle, 30_000, 'the watermark advanced without them: .option("idleTimeout", "1230 seconds")'),
-        (None, None, 'out of order by more than maxOutOfOrderness: .option("maxOutOfOrderness", "1205 seconds")'),
+        (None, None, 'by more than maxOutOfOrderness (5 s): .option("maxOutOfOrderness", "1205 seconds")'),
     ):
         late = split_view(1, watermark=END, late_rows=3, times=times)
         status = source_status(
@@ -362,7 +362,8 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     group = GroupStatus("checkout", MINUTE, None, 2, hold=True, others=1, slowest="payments")
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=group))
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
-    assert found.remarks == ("to do: the watermark advances once payments does: see why(query) in its query",)
+    advice = "the limit advances once payments does, and the watermark with it: see why(query) in its query"
+    assert found.remarks == (f"to do: {advice}",)
     missing = replace(group, others=0, slowest=None)
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=missing))
     assert any("start the other sources of the alignment group" in remark for remark in found.remarks)

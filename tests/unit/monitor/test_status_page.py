@@ -47,6 +47,7 @@ from watermark_source.monitor.verdict import State, verdict_of
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import Hold
+from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import Millis
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.status_model.status_json import status_from_json
@@ -87,7 +88,7 @@ class Outline(HTMLParser):
 def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
     text = Outline(page_html(PAGES["held-back"])).text
     lead = text.index("Results are 10 min behind the clock: the newest record in orders-2 is from 12:00:05.")
-    held = text.index("orders-2 has held the watermark back for at least 10 min, since 11:59:54.")
+    held = text.index("orders-2 has held the watermark back since 11:59:54 (10 min).")
     picture = text.index("How far each partition has come, in event time")
     assert (
         lead < held < picture < text.index("The last 15 min") < text.index("orders-by-minute: 4 partitions of orders")
@@ -287,20 +288,23 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "held-back",
             (
-                "orders-2 has held the watermark back for at least 10 min, since 11:59:54.",
-                "held by" + "orders-2" + "at least 10 min, since 11:59:54",
+                "orders-2 has held the watermark back since 11:59:54 (10 min).",
+                "held by" + "orders-2" + "since 11:59:54 (10 min)",
                 "Once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
                 "Without orders-2 the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then",
                 "2 partitions are paused at the alignment limit (alignmentMaxDrift 10 min)",
-                "Windows that end by 11:59:59 have closed; the next, 11:59:00 to 12:00:00, closes 1 s of event time",
+                "The next window, 11:59:00 to 12:00:00, lacks 1 s of event time: it closes once the watermark of",
+                "orders-2 passes 12:00:00, or in 6 s, when that is left out.",
                 "none of 12 157 dropped as late",
             ),
         ),
         (
             "frozen-source",
             (
-                "payments has held the limit of the alignment group back for at least 40 s, since 12:09:31: orders-0",
-                "held by" + "payments" + "the limit of the group, at least 40 s, since 12:09:31",
+                "payments has held the limit of the alignment group back since 12:10:00 (11 s): orders-0 is paused",
+                "held by" + "payments" + "the limit of the group, since 12:10:00 (11 s)",
+                "once the watermark of payments moves on, or after 12:11:29, when it is waited for no more.",
+                "Who held it" + "longest: payments (limit of the group), 11 s",
                 "2 partitions are paused at the alignment limit (alignmentMaxDrift 1 min)",
                 "the group waits for it until its alignmentTimeToLive has passed, in 1 min 18 s.",
             ),
@@ -308,21 +312,27 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "announced",
             (
-                "Writer sessions has held the watermark back for at least 8 min, since 12:02:11.",
+                "Writer sessions has held the watermark back since 12:02:11 (8 min).",
+                "17 s of event time: it closes once the watermark of writer sessions passes 12:00:00.",
                 "has announced nothing for 8 min 20 s",
                 "--kafka.bootstrap.servers HOST:9092 --topic TOPIC drop sessions, and remove its name from announcedBy",
             ),
         ),
         (
             "on-time",
-            ("A window closes about 3.5 s after its end.", "held by" + "nothing", "next: 12:10:07 to 12:10:08"),
+            (
+                "A window closes about 3.5 s after its end: the next, 12:10:07 to 12:10:08, at about 12:10:11.",
+                "held by" + "nothing",
+                "next: 12:10:07 to 12:10:08",
+            ),
         ),
         (
             "two-sources",
             (
-                "shop-0 has held the watermark of source customers back for at least 1 min 08 s, since 12:09:03.",
+                "shop-0 has held the watermark of source customers back since 12:09:03 (1 min 08 s).",
                 'For source customers: to continue without a silent partition, write .option("idleTimeout",',
-                "Windows that end by 12:08:52 have closed; a later one closes once the watermark has passed its end.",
+                "Windows that end by 12:08:52 have closed; a later one closes once the watermark of",
+                "shop-0 moves on, or once idleTimeout leaves that out.",
             ),
         ),
         ("replay", ("At the pace of the last minutes all is read in about 1 h 19 min.",)),
@@ -347,10 +357,10 @@ def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> N
     shown = page_html(PAGES["held-back"])
     assert classes(shown, "cells") == ["closed"] * 2 + ["next"] + ["open"] * 11
     text = Outline(shown).text
-    assert "windows 1 minnext to close: 12:00:00, in 1 s of event time" in text
+    assert "windows 1 minoutlined, next to close: 12:00:00, 1 s of event time to go" in text
     assert "next: 11:59:00 to 12:00:00" in text
     sliding = Outline(page_html(PAGES["ten-thousand"])).text
-    assert "windows 1 min every 10 snext to close: 12:07:30" in sliding
+    assert "windows 1 min every 10 soutlined, next to close: 12:07:30" in sliding
     # Of a join no windows are known.
     assert classes(page_html(PAGES["two-sources"]), "cells") == ["closed"]
 
@@ -388,8 +398,54 @@ def test_a_slow_batch_is_what_results_are_held_by() -> None:
     assert shown.clocks.batch is not None
     slow = Unprocessed(shown.clocks.at - MINUTE, "orders-0")
     clocks = replace(shown.clocks, batch=replace(shown.clocks.batch, running=MINUTE), unprocessed=slow)
-    for why, who in ((diagnose(clocks), "batch 8" + "running for 1 min"), (shown.why, "nothing")):
-        assert f"held by{who}" in Outline(page_html(page(replace(shown, clocks=clocks, why=why)))).text
+    for why, who, longest in (
+        (diagnose(clocks), "batch 8" + "running since 12:09:11 (1 min)", "longest: batch 8, 1 min"),
+        (shown.why, "nothing", "nothing all the time"),
+    ):
+        text = Outline(page_html(page(replace(shown, clocks=clocks, why=why)))).text
+        assert f"held by{who}" in text
+        assert f"Who held it{longest}" in text
+    verdict = verdict_of(clocks, diagnose(clocks))
+    assert (verdict.state, verdict.word) == (State.HELD, "slow batch")
+    assert "it closes in a batch after batch 8." in str(verdict.more[-1])
+
+
+def test_a_holder_that_was_there_when_the_page_began_to_look_may_have_held_before() -> None:
+    (shown,) = PAGES["held-back"].queries
+    first = shown.points["orders"][0].at
+    text = Outline(page_html(page(replace(shown, held_since={"orders": first})))).text
+    assert "orders-2 has held the watermark back since 11:55:11 or before (at least 15 min)." in text
+
+
+def test_a_batch_that_took_long_is_in_the_history_of_who_held() -> None:
+    queries = _Queries(SimpleNamespace(streams=SimpleNamespace(active=[])))  # type: ignore[arg-type]
+    views = [split_view(n, watermark=NOON - 100 + n, end=100, quiet=0) for n in range(2)]
+    for batch, minutes in enumerate((0, 0, 3, 0)):
+        begin = NOON + 4 * batch * MINUTE
+        waits = Unprocessed(begin - 1_000, "orders-0")
+        event = progress_of(
+            source_status(*views, at=begin, newest=begin - 1_000, unprocessed=waits),
+            batchId=batch,
+            durationMs={"addBatch": 1, "triggerExecution": minutes * MINUTE},
+            timestamp=f"2026-11-21T12:{4 * batch:02d}:00.000Z",
+        )
+        queries.onQueryProgress(QueryProgressEvent.fromJson({"progress": event}))
+    changes = [change for change in queries.page().changes if change.kind is ChangeKind.HOLDER]
+    assert [(change.at, change.before, change.after) for change in changes] == [
+        (NOON + 8 * MINUTE, "nothing", "batch 2"),
+        (NOON + 11 * MINUTE, "batch 2", "nothing"),
+    ]
+
+
+def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None:
+    (shown,) = PAGES["on-time"].queries
+    (source,) = shown.clocks.sources
+    late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)))
+    clocks = replace(shown.clocks, sources=(late,))
+    for dropped, about in ((0, "of 12 157 read"), (3, "dropped by this query, of 12 157 read")):
+        text = Outline(page_html(page(replace(shown, clocks=clocks, dropped=dropped)))).text
+        assert f"late rows5{about}" in text
+        assert "● on time, with late rows" in text
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:

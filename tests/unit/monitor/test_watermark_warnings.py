@@ -324,7 +324,9 @@ def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
         stand(first)
     )
     elsewhere = replace(snapshot, by=HeldBy.SOURCE, name="clicks", kind=HoldKind.PAUSED, watermark=AT)
-    assert "The watermark advances once clicks does" in standing_text_of(stand(elsewhere))
+    assert "held back by clicks (limit of the group): it is read first. The limit advances once clicks does, and" in (
+        standing_text_of(stand(elsewhere))
+    )
 
 
 def test_of_many_splits_three_are_named() -> None:

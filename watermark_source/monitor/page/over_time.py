@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from watermark_source.durations import age_text, count_text, short_count
+from watermark_source.durations import age_text, count_text, short_count, unbroken
 from watermark_source.monitor.axis import Axis
 from watermark_source.monitor.history import NO_HOLDER, HolderSpan, Point, thinned
+from watermark_source.monitor.page.flags import GAP, NARROW, WIDE, text_width
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.status_model.hold_causes import short_time
 
 POINTS: Final = 60
 _TICKS: Final = 4
-_NAMED: Final = 0.12
-"""Share of the width from which a span of the ribbon has its name in it."""
 _HEIGHT: Final = 1_000
 
 
@@ -59,7 +58,7 @@ def over_time(
 def _series(title: str, about: str, drawn: Markup, value: str) -> Markup:
     return tag(
         "div",
-        tag("div", tag("b", title), tag("span", about, class_="soft"), class_="title"),
+        tag("div", tag("b", title), tag("span", unbroken(about), class_="soft"), class_="title"),
         tag("div", drawn, class_="drawn"),
         tag("div", value, class_="value"),
         class_="series",
@@ -87,12 +86,13 @@ def _spans(spans: Sequence[HolderSpan], axis: Axis, present: str) -> Iterator[Ma
         else:
             kind = "present" if name == present else greys.setdefault(name, f"earlier-{len(greys) % 3}")
         times = f"{short_time(begin, axis.right)} to {short_time(end, axis.right)}, {age_text(end - begin)}"
-        text = tag("text", name, x=percent(x), dx="6", y="50%") if width > _NAMED else ""
+        has_room, on_telephones = (text_width(name) + 2 * GAP < width * size for size in (WIDE, NARROW))
+        text = tag("text", name, x=percent(x), dx="6", y="50%", class_=None if on_telephones else "wide")
         yield tag(
             "g",
             tag("title", f"{name}: {times}"),
             tag("rect", x=percent(x), y="8%", width=percent(width), height="84%"),
-            text,
+            text if has_room else "",
             class_=kind,
         )
 

@@ -71,9 +71,9 @@ class Overlay:
         for tick in self.axis.ticks(_TICKS[self.width]):
             share = self.axis.share(tick.at)
             x, half = percent(share), text_width(tick.text) / 2 / self.width
-            anchor = "start" if share < half else "end" if share > 1 - half else "middle"
             yield tag("line", class_="grid", x1=x, x2=x, y1="0", y2="100%")
-            yield tag("text", tick.text, class_="tick", x=x, y="100%", dy="1.25em", text_anchor=anchor)
+            if half <= share <= 1 - half:
+                yield tag("text", tick.text, class_="tick", x=x, y="100%", dy="1.25em", text_anchor="middle")
 
     def _lines(self) -> Iterator[Markup]:
         """Yield the lines first, so that none crosses a text."""

@@ -13,16 +13,16 @@ from watermark_source.monitor.page.over_time import over_time
 from watermark_source.monitor.page.overview import Shown
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.snapshot_picture import snapshot_picture
-from watermark_source.monitor.page.tables import source_tables
+from watermark_source.monitor.page.tables import folded, source_tables
 from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page, QueryView, clock_rows, holders_of, upstream
 from watermark_source.monitor.status_table import group_pieces, row_pieces
 from watermark_source.monitor.three_clocks import DelayVerdict, QueryClocks, behind_clock, passed_by_operators
-from watermark_source.monitor.verdict import holder_of, next_window, running_batch, snapshots_of, span_text
+from watermark_source.monitor.verdict import Since, State, holder_of, next_window, slow_batch, snapshots_of, span_text
 from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
-from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, holder_name, subject
 from watermark_source.status_model.source_status import SnapshotProgress
 
 
@@ -46,7 +46,7 @@ def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> 
 def _pictures(of: QueryView, page: Page, shown: Shown, level: int) -> Iterator[Markup]:
     end = "now" if shown.ended is None else shown.verdict.word
     sources = of.clocks.sources
-    yield tag("dl", *_figures(of), class_="figures")
+    yield tag("dl", *_figures(of, "" if shown.ended is None else f" when it {end}"), class_="figures")
     yield from (snapshot_picture(source, page.at, level) for source in sources if source.snapshots)
     if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
         yield event_time_picture(of.clocks, level, end, error=shown.verdict.error)
@@ -65,7 +65,7 @@ def _others(of: QueryView) -> Iterator[Markup]:
     for source in of.clocks.sources:
         if source.holds and held is not None and source is not held[0]:
             hold, to_do = source.holds[0], advice_of(source)
-            text = f"Source {source.source_name} is held by {subject(hold)}: {hold.why}."
+            text = f"Source {source.source_name} is held by {holder_name(hold)}: {hold.why}."
             yield tag("p", with_code(f"{text} {as_sentence(to_do)}." if to_do else text), class_="more")
     for note in of.open.notes:
         yield tag("p", with_code(f"{as_sentence(note).rstrip('.…')}."), class_="more")
@@ -84,17 +84,19 @@ def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -
     )
 
 
-def _figures(of: QueryView) -> Iterator[Markup]:
-    """Yield the figures that people ask for first."""
+def _figures(of: QueryView, when: str) -> Iterator[Markup]:
+    """Yield the figures that people ask for first; ``when``: of what moment, if not the present."""
     snapshots = snapshots_of(of.clocks)
-    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of)
+    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of, when)
     clocks = of.clocks
     if clocks.has_windows:
         yield _figure("rows in windows", count_text(clocks.state_rows), _closed(clocks))
     read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
     shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
-    some = late_rows or clocks.unfollowed is not None
-    about = f"of {count_text(read)} read" if some else f"none of {count_text(read)} dropped as late"
+    of_all = f"of {count_text(read)} read"
+    about = f"dropped by this query, {of_all}" if of.dropped else of_all
+    if not (late_rows or of.dropped or clocks.unfollowed is not None):
+        about = f"none of {count_text(read)} dropped as late"
     yield _figure("late rows", shown, about)
 
 
@@ -113,13 +115,14 @@ def _closed(of: QueryClocks) -> str:
     return f"closed up to {short_time(of.applied_watermark, of.at)}" if window is None else f"next: {window.times}"
 
 
-def _of_watermark(of: QueryView) -> Iterator[Markup]:
-    clocks, held, now = of.clocks, holder_of(of.clocks), of.clocks.at
+def _of_watermark(of: QueryView, when: str) -> Iterator[Markup]:
+    clocks, now = of.clocks, of.clocks.at
+    is_held = of.verdict.state is State.HELD
     out = passed_by_operators(clocks)
     late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
-    yield _figure("behind the clock", behind_text(late), about, is_held=held is not None)
-    yield _figure("held by", *_holder(of), is_held=held is not None)
+    yield _figure(f"behind the clock{when}", behind_text(late), about, is_held=is_held)
+    yield _figure("held by", *_holder(of), is_held=is_held)
     lags = [source.lag for source in clocks.sources]
     unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
     yield _figure("unread", unread, _of_holder(clocks))
@@ -127,14 +130,14 @@ def _of_watermark(of: QueryView) -> Iterator[Markup]:
 
 def _holder(of: QueryView) -> tuple[str, str]:
     """Return what results wait for, if it is a holder or a batch, and for how long."""
-    held, batch = holder_of(of.clocks), running_batch(of.clocks)
+    held, batch = holder_of(of.clocks), slow_batch(of.clocks, of.why)
     if held is not None:
         limit = "the limit of the group" if held[1].by is HeldBy.SOURCE else ""
         long = "" if of.since is None else span_text(of.since, of.clocks.at)
         return subject(held[1]), ", ".join(filter(None, (limit, long)))
-    if batch is not None and of.why.verdict is DelayVerdict.BATCH_SLOW:
-        return batch.name, f"running for {age_text(batch.running)}"
-    return NO_HOLDER, ""
+    if batch is not None:
+        return batch.name, f"running {span_text(Since(batch.begin, is_least=False), batch.end)}"
+    return ("slow batches" if of.why.verdict is DelayVerdict.BATCH_SLOW else NO_HOLDER), ""
 
 
 def _of_holder(of: QueryClocks) -> str:
@@ -146,16 +149,16 @@ def _of_holder(of: QueryClocks) -> str:
 
 def _clocks(of: QueryView, level: int, *, has_ended: bool) -> Markup:
     clocks = of.clocks
-    rows = (
+    rows = [
         tag("div", tag("dt", row.title), tag("dd", tag("b", row.value), " ", tag("span", row.about)))
         for row in clock_rows(clocks, of.freshness)
-    )
+    ]
     about = (each for s in clocks.sources for each in (*group_pieces(s, clocks.at), *row_pieces(s, clocks.at)))
     pieces = [each for each in about if each not in of.open.notes]
+    why = tag("p", f"{as_sentence(str(of.why))}.", class_="soft")
     return tag(
         "section",
-        tag(f"h{level}", "Clocks"),
-        tag("dl", *rows, class_="clocks"),
-        "" if has_ended else tag("p", f"{as_sentence(str(of.why))}.", class_="soft"),
+        *((tag(f"h{level}", "Clocks"), tag("dl", *rows, class_="clocks")) if rows else ()),
         tag("p", " · ".join(pieces), class_="soft") if pieces else "",
+        "" if has_ended else folded("The diagnosis in one sentence, as why(query) returns it", why),
     )

@@ -14,7 +14,7 @@ from watermark_source.planning.watermark import watermark_text
 from watermark_source.spark.driver.plan_history import History
 from watermark_source.spark.driver.status_from_plan import Seen, bound_in_force, source_status
 from watermark_source.spark.options import EngineOptions
-from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import SourceStatus, Status
 from watermark_source.status_model.status_json import status_to_json
 
@@ -80,7 +80,7 @@ def batch_line(of: SourceStatus) -> str:
     limit = "" if of.group is None or of.group.limit is None else f", limit {watermark_text(of.group.limit)}"
     counts = ", ".join(f"{n} {status.name.lower()}" for status in Status if (n := of.counts.get(status, 0)))
     arrived = "none" if of.unprocessed is None else watermark_text(of.unprocessed.arrived)
-    held = subject(of.holds[0]) if of.holds else "nothing"
+    held = holder_name(of.holds[0]) if of.holds else "nothing"
     return (
         f"watermark {watermark_text(of.watermark)}, held by {held}{limit}; rows "
         f"up to {arrived} are processed; splits: {counts or 'none'}"
