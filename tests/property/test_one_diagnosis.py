@@ -197,35 +197,29 @@ def test_every_kind_of_hold_that_a_split_can_have_occurs_and_all_views_agree_on_
     assert set(HoldKind) - found == {HoldKind.PAUSED, HoldKind.SNAPSHOT, HoldKind.BOUND, HoldKind.NO_ANSWER}
 
 
-@given(**PLANS)
+PLAIN = {"sent": None, "others": OtherMembers(), "opened": False, "max_rows": None}
+
+
+@given(st.fixed_dictionaries(PLANS))
 @example(
-    members=[(at(1, NOW - MINUTE), 0), (at(1, NOW - 20 * MINUTE, returning=Returning.READ), 0)],
-    sent=NOW - MINUTE,
-    options=PASSING,
-    others=OtherMembers(),
-    rows=dict.fromkeys(SPLITS, RowTotals(read=1)),
-    opened=False,
-    max_rows=None,
+    {
+        **PLAIN,
+        "members": [(at(1, NOW - MINUTE), 0), (at(1, NOW - 20 * MINUTE, returning=Returning.READ), 0)],
+        "sent": NOW - MINUTE,
+        "options": PASSING,
+        "rows": dict.fromkeys(SPLITS, RowTotals(read=1)),
+    }
 )
 @example(
-    members=[(at(0, NOW - 20 * MINUTE), 0), (at(0, NOW - 19 * MINUTE), 0)],
-    sent=None,
-    options=OPTIONS[1],
-    others=OtherMembers(),
-    rows=dict.fromkeys(SPLITS, RowTotals()),
-    opened=False,
-    max_rows=None,
+    {
+        **PLAIN,
+        "members": [(at(0, NOW - 20 * MINUTE), 0), (at(0, NOW - 19 * MINUTE), 0)],
+        "options": OPTIONS[1],
+        "rows": dict.fromkeys(SPLITS, RowTotals()),
+    }
 )
-def test_all_views_name_the_same_holder_for_the_same_reason_with_the_same_advice(
-    members: list[tuple[SplitState, int]],
-    sent: int | None,
-    options: EngineOptions,
-    others: OtherMembers,
-    rows: dict[Split, RowTotals],
-    opened: bool,
-    max_rows: int | None,
-) -> None:
-    seen = seen_of(members, sent, options, others, rows, opened, max_rows)
+def test_all_views_name_the_same_holder_for_the_same_reason_with_the_same_advice(given: dict[str, Any]) -> None:
+    seen, options = seen_of(**given), given["options"]
     status = status_of(seen, options)
     assert_views_agree(status)
     members_of = waited_for(seen.plan.state, seen.plan.watermarks.counted, options.policy.idleness)

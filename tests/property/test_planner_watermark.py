@@ -8,21 +8,21 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.simulation.driver import START, Driver, highest
+from tests.simulation.driver import START, Batch, Driver, watermark_after
 from tests.simulation.histories import Action, Kill, KillPlanning, Step, actions, budgets, logs, perform
 from tests.simulation.log import Row, SimulatedLog
-from watermark_source.planning.planner import ranges_of
+from tests.unit.planning.median_of_ranges import MedianOfRanges
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
 from watermark_source.planning.split_watermarks import combined
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded, Percentile, Punctuated, WatermarkStrategy
-from watermark_source.planning.watermark import MIN, Millis
+from watermark_source.planning.watermark import MIN
 
 _BOOLEANS = st.booleans()
 percentiles = st.builds(Percentile, st.sampled_from([500_000, 750_000]), st.just(80), st.just(700))
 """Learned from 20 or 40 rows on."""
-strategies = st.builds(Bounded, st.sampled_from([0, 1, 500])) | percentiles
+strategies = st.builds(Bounded, st.sampled_from([0, 1, 500])) | percentiles | st.just(MedianOfRanges())
 event_time_policies = st.builds(
     PlanPolicy,
     strategy=strategies,
@@ -145,9 +145,7 @@ def test_a_watermark_reported_before_its_rows_are_read_is_one_that_they_lead_to(
         perform(driver, action, adds_splits=True)
     driver.run()
     for batch in driver.batches:
-        strategy = policy.strategy.with_learned(batch.after.learned)
-        rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
-        seen = {s: _after(t, rows.get(s), strategy) for s, t in batch.after.splits.items()}
+        seen = _with_rows(batch, policy.strategy.with_learned(batch.after.learned))
         assert _known(batch.after.watermark) <= _known(combined(batch.before, seen, policy.idleness))
         # Where a new split ends may not be known yet: then the watermark waits for it.
         if batch.observation.logs.unknown <= batch.before.splits.keys():
@@ -167,9 +165,8 @@ def test_two_runs_over_one_backlog_come_to_one_watermark_and_neither_goes_furthe
             if not driver.previews and data.draw(_BOOLEANS):
                 driver.restart()
         for batch in driver.batches:
-            rows = {r.split: highest(batch.rows[r.split], batch.after.future_cap) for r in ranges_of(batch.after)}
-            led_to = {s: _after(t, rows.get(s), policy.strategy) for s, t in batch.after.splits.items()}
-            assert _known(batch.after.watermark) <= _known(combined(batch.before, led_to, policy.idleness))
+            led_to = combined(batch.before, _with_rows(batch, policy.strategy), policy.idleness)
+            assert _known(batch.after.watermark) <= _known(led_to)
     one, other = (driver.state() for driver in runs)
     assert one.watermark == other.watermark
     assert {s: t.watermark for s, t in one.splits.items()} == {s: t.watermark for s, t in other.splits.items()}
@@ -221,9 +218,13 @@ def test_a_row_written_in_time_is_in_time_when_its_transaction_ends(
     assert _known(read[0][0].before.watermark) < written
 
 
-def _after(state: SplitState, highest: Millis | None, strategy: WatermarkStrategy) -> SplitState:
-    watermark = MIN if highest is None else strategy.watermark_of(highest)
-    return replace(state, watermark=Millis(max(watermark, _known(state.watermark))))
+def _with_rows(batch: Batch, strategy: WatermarkStrategy) -> dict[Split, SplitState]:
+    """Return the splits of a batch once its rows are folded in."""
+    cap = batch.after.future_cap
+    return {
+        s: replace(t, watermark=watermark_after(s, t, batch.rows.get(s, []), cap, strategy))
+        for s, t in batch.after.splits.items()
+    }
 
 
 def positions(driver: Driver) -> dict[Split, int]:

@@ -27,7 +27,7 @@ from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.strategy import TasksObserve
+from watermark_source.planning.strategy import TasksObserve, WatermarkStrategy
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.pace import Rest
 from watermark_source.spark.executor.event_time_observer import DisorderCount
@@ -49,16 +49,11 @@ class Batch:
 
     def watermarks_after(self, policy: PlanPolicy) -> dict[Split, int | None]:
         """Each split's watermark once this batch's rows are folded in."""
-        found: dict[Split, int | None] = {}
-        for split, state in self.after.splits.items():
-            seen = highest(self.rows.get(split, []), self.after.future_cap)
-            known = [
-                w
-                for w in (state.watermark, None if seen is None else policy.strategy.watermark_of(seen))
-                if w is not None
-            ]
-            found[split] = max(known, default=None)
-        return found
+        cap = self.after.future_cap
+        return {
+            split: watermark_after(split, state, self.rows.get(split, []), cap, policy.strategy)
+            for split, state in self.after.splits.items()
+        }
 
 
 @dataclass(frozen=True)
@@ -66,6 +61,14 @@ class Frozen:
     ends: Mapping[Split, int]
     newest: Mapping[Split, Millis | None]
     at: Millis
+
+
+def watermark_after(
+    split: Split, state: SplitState, rows: list[Row], future_cap: Millis | None, strategy: WatermarkStrategy
+) -> Millis | None:
+    """Return a split's watermark once the rows that its batch reads are folded in."""
+    advance = strategy.on_range(split, state.kept, RangeSummary(highest(rows, future_cap)), future_cap)
+    return max((w for w in (state.watermark, advance.watermark) if w is not None), default=None)
 
 
 def highest(rows: list[Row], future_cap: Millis | None) -> Millis | None:

@@ -356,7 +356,7 @@ class Ends:
     """First position that does not exist yet; deleted splits are left out."""
     unknown: Mapping[Split, int | None] = field(default_factory=dict)
     """Splits without an answer in time, each with its last known end, or ``None``."""
-    reached: Mapping[Split, Millis] = field(default_factory=dict)
+    reached: Mapping[Split, Millis] = field(default_factory=dict, kw_only=True)
     """For logs whose system dates the rows when it writes them: the system's time just before it returned the end. No
     row after the end is earlier. Leave it empty where splits may be added while a query runs: rows of a split that is
     not found yet would be late."""

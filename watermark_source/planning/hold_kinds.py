@@ -21,7 +21,10 @@ _WRITERS_PAUSE = 5_000
 
 
 class Motion(Enum):
-    """What becomes of a member that is not further, without anyone's help."""
+    """What becomes of a member that is not further, without anyone's help.
+
+    By it ``holds`` sorts, warnings tell one reason from another, and the page and ``why_open`` judge a query.
+    """
 
     COMES = auto()
     """Its rows come, or are about to count: it advances by itself."""
@@ -120,7 +123,8 @@ class SplitFacts:
     at: SplitState
     """As the plan leaves it."""
     lag: int | None = None
-    """Its unread positions; ``None`` if its log did not answer."""
+    """Its positions that are left after the plan; ``None`` if its log did not answer. Those of the batch that was
+    planned are not among them: they are between ``at.observed`` and ``at.position``."""
     rows: RowTotals = NO_ROWS
     """Rows that this run has read of it."""
     strategy: WatermarkStrategy = field(default_factory=Bounded)
@@ -151,7 +155,10 @@ NOTHING_KNOWN: Final = SplitFacts(at=SplitState(0, 0))
 
 
 def split_kind(of: SplitFacts) -> HoldKind:  # noqa: PLR0911  one line a case
-    """Return why a split is not further."""
+    """Return why a split is not further.
+
+    The first case that applies is the reason: what more rows do not cure comes before the rows that are left.
+    """
     at = of.at
     if at.status is SplitStatus.IDLE or of.is_left_out:
         return HoldKind.LEFT_OUT

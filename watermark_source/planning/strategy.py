@@ -12,7 +12,7 @@ To add a strategy, derive a class from ``WatermarkStrategy`` or from the strateg
 ``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing else asks which strategy
 it is. ``Bounded`` is the one to derive from where the highest event time decides, ``RowsAlone`` where rows decide in
 another way, ``WholeSource`` where no split has a watermark of its own; one that remembers ranges is ``MedianOfRanges``
-in ``tests/unit/planning/test_strategies.py``. The user's classes are called by ``generator.py``. What each of ours
+in ``tests/unit/planning/median_of_ranges.py``. The user's classes are called by ``generator.py``. What each of ours
 answers::
 
     class           tasks_observe  behind_highest  advances_early  looks_up_times
@@ -307,7 +307,8 @@ class WatermarkStrategy(ABC):
             kept: of each split.
 
         Raises:
-            OffsetError: it can do neither. By default it drops what it does not continue.
+            OffsetError: it can do neither, or what it kept itself is not as it writes it: an offset may be damaged. By
+                default it drops what it does not continue.
         """
         return
 

@@ -13,11 +13,11 @@ import pytest
 from tests.simulation.driver import START, Driver
 from tests.unit.planning.example_states import A, log_of
 from tests.unit.planning.generators import HERE
+from tests.unit.planning.median_of_ranges import MedianOfRanges
 from watermark_source.errors import OptionError
 from watermark_source.option_table import OptionTable, at_least_one
 from watermark_source.planning import strategy as strategies
 from watermark_source.planning.announced import AnnouncedBy
-from watermark_source.planning.canonical_json import canonical
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.generator import Own, OwnWithMarks
 from watermark_source.planning.policy import PlanPolicy
@@ -33,7 +33,6 @@ from watermark_source.planning.strategy import (
     Percentile,
     ProcessingTime,
     Punctuated,
-    RowsAlone,
     WatermarkStrategy,
 )
 from watermark_source.planning.watermark import MIN, Millis
@@ -55,21 +54,6 @@ class Stepwise(Bounded):
 
     def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         return Advance(None if seen.highest is None else Millis(seen.highest // self.step * self.step))
-
-
-@dataclass(frozen=True, slots=True)
-class MedianOfRanges(RowsAlone):
-    """The median of the highest event times of the last three ranges; the lower one of two."""
-
-    looks_up_times: ClassVar[bool] = False
-
-    @property
-    def keeps_as(self) -> str:
-        return "median-of-ranges"
-
-    def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
-        last = ([] if kept is None else json.loads(kept)) + ([] if seen.highest is None else [seen.highest])
-        return Advance(Millis(sorted(last[-3:])[(len(last[-3:]) - 1) // 2]) if last else None, canonical(last[-3:]))
 
 
 ROW = StrategyRow(

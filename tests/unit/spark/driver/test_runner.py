@@ -127,7 +127,7 @@ def test_a_clock_of_a_log_is_followed_at_rest_where_a_connector_changes_the_time
     log: Path, live: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached: dict[Split, Millis] = {}
-    monkeypatch.setattr(FileLog, "current_ends", lambda self, splits: Ends(self.end_positions(splits), {}, reached))
+    monkeypatch.setattr(FileLog, "current_ends", lambda self, splits: Ends(self.end_positions(splits), reached=reached))
     write(log, TWO)
     process = live()
     at = process.run(process.runner.initial_offset())
