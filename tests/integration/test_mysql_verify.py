@@ -375,11 +375,12 @@ def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: Spa
 @pytest.mark.timeout(14_400)
 @pytest.mark.long("test_damage_is_named_by_range_and_key")
 def test_snapshots_under_writes_are_accepted_and_five_damages_of_each_are_named(
-    mysql_streams: MySqlStreams, small_pieces: None
+    mysql_streams: MySqlStreams, small_pieces: None, request: pytest.FixtureRequest
 ) -> None:
-    database, chance = mysql_streams.database, random.Random(1)
+    first_of_all, count = request.config.getoption("--snapshot-seed"), request.config.getoption("--snapshot-replays")
+    database, chance = mysql_streams.database, random.Random(first_of_all)
     fill(database, rows=5_000)
-    for number in range(200):
+    for number in range(first_of_all, first_of_all + count):
         name = f"copy{number}"
         # Of keys that nobody else writes to, one in each of five ranges.
         keys = [2 * chance.randrange(low, low + 100) for low in (3_500, 3_700, 3_900, 4_100, 4_300)]
@@ -403,4 +404,4 @@ def test_snapshots_under_writes_are_accepted_and_five_damages_of_each_are_named(
             "missing": (201, str(lost)), "doubled": (1, str(doubled)), "altered": (1, str(altered)),
             "stale": (1, str(stale)),
         }, (number, found)  # fmt: skip
-        _log.info("%d snapshots; %s", number + 1, verdict.summary)
+        _log.info("%d snapshots; %s", number - first_of_all + 1, verdict.summary)
