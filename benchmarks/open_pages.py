@@ -1,4 +1,8 @@
-"""What a status page that twenty browsers have open costs the driver of a query: its JVM and its Python process."""
+"""What a status page that twenty browsers have open costs the driver of a query.
+
+It counts the Python process that serves the page, and beside it the JVM of Spark, which that process asks: not the
+broker, the processes of the query's source, or those that read the page.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import psutil
 from kafka import KafkaProducer
@@ -20,8 +25,8 @@ from benchmarks.queries import OURS
 from watermark_source import StatusPage, follow_watermark
 
 READERS, SECONDS, WARM_UP = 20, 20.0, 20.0
-_EVERY = 0.1
-"""Seconds between two records: the query has a batch a second, and little else to do."""
+_EVERY = 1.0
+"""Seconds between two records: the query has a batch every five seconds, and little else to do."""
 _READERS = """
 import sys, threading, urllib.request
 def read():
@@ -43,23 +48,35 @@ def open_pages(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> 
         source = spark.readStream.format(OURS).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
         rows = follow_watermark(source.option("startingOffsets", "latest").load(), "event_time")
         counts = rows.groupBy(window("event_time", "10 seconds")).count().writeStream.format("noop")
-        query = counts.trigger(processingTime="1 second").option("checkpointLocation", checkpoint).start()
+        query = counts.trigger(processingTime="5 seconds").option("checkpointLocation", checkpoint).start()
         stack.callback(query.stop)
         _passes(producer, topic, WARM_UP)
-        taken: list[float] = []
+        added: list[_Shares] = []
         sent: list[int] = []
         for _ in range(max(1, rounds)):
-            without = _cpu_of(producer, topic)
+            before = _shares(producer, topic)
             with StatusPage(spark, port=0) as page, _opened(page.url) as readers:
-                _passes(producer, topic, WARM_UP / 2)
-                taken.append(_cpu_of(producer, topic) - without)
+                _passes(producer, topic, WARM_UP / 4)
+                during = [_shares(producer, topic) for _ in range(2)]
             sent += [int(line) for line in readers]
+            # A drift of the machine is the same before and after.
+            added += [each.less(other) for each, other in zip(during, (before, _shares(producer, topic)), strict=True)]
+    python, jvm = ([each[process] for each in added] for process in (0, 1))
     yield Figure(
-        f"status page open in {READERS} browsers: CPU of the driver", 100 * statistics.median(taken) / SECONDS,
+        f"status page open in {READERS} browsers: CPU of the process that serves it", statistics.median(python),
         "% of a core", at_most=1.0,
-        detail=f"{spread([100 * each / SECONDS for each in taken])} %; {len(sent)} pages of "
-        f"{statistics.median(sent) / 1_000:.0f} kB",
+        detail=f"{spread(python)}; JVM {spread(jvm)}; {len(sent)} pages of {statistics.median(sent) / 1_000:.0f} kB",
     )  # fmt: skip
+
+
+class _Shares(NamedTuple):
+    """Percentages of a core."""
+
+    python: float
+    jvm: float
+
+    def less(self, other: _Shares) -> _Shares:
+        return _Shares(self.python - other.python, self.jvm - other.jvm)
 
 
 @contextlib.contextmanager
@@ -72,12 +89,16 @@ def _opened(url: str) -> Iterator[list[str]]:
         received += readers.communicate("")[0].split()
 
 
-def _cpu_of(producer: KafkaProducer, topic: str) -> float:
-    """Return the seconds of CPU that this process and the JVM use in a while."""
-    driver = [psutil.Process(), *(child for child in psutil.Process().children() if "java" in child.name())]
-    before = sum(sum(process.cpu_times()[:2]) for process in driver)
+def _shares(producer: KafkaProducer, topic: str) -> _Shares:
+    """Return how much of a core this process and the JVM of Spark take for a while."""
+    children = psutil.Process().children(recursive=True)
+    # The broker is a JVM, too.
+    (jvm,) = (child for child in children if "org.apache.spark.deploy.SparkSubmit" in child.cmdline())
+    processes = psutil.Process(), jvm
+    before = [sum(process.cpu_times()[:2]) for process in processes]
     _passes(producer, topic, SECONDS)
-    return sum(sum(process.cpu_times()[:2]) for process in driver) - before
+    after = [sum(process.cpu_times()[:2]) for process in processes]
+    return _Shares(*(100 * (b - a) / SECONDS for a, b in zip(before, after, strict=True)))
 
 
 def _passes(producer: KafkaProducer, topic: str, seconds: float) -> None:

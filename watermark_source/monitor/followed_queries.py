@@ -200,7 +200,7 @@ def _view(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHist
         why=of.why,
         open=open_window(at, None),
         held_since={source: at for source, at in since.items() if at is not None},
-        points={source.source_name: history.points(name, source.source_name) for source in of.sources},
+        points={source.source_name: history.points_until(of.clocks.at, name, source) for source in of.sources},
         freshness=of.freshness,
     )
 

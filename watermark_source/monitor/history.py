@@ -156,6 +156,11 @@ class ChangeHistory:
             known = self._known.get((query, source))
             return () if known is None else known.points
 
+    def points_until(self, now: int, query: str, source: SourceStatus) -> tuple[Point, ...]:
+        """Return a source over time up to now: while a batch runs nothing is reported, and its watermark stands."""
+        points = self.points(query, source.source_name)
+        return (*points, _point(now, source)) if len(points) > 1 and now > points[-1].at else points
+
     def held_since(self, query: str, source: str, holder: str) -> int | None:
         """Return since when a source has been held by this holder; ``None`` if another was reported last."""
         with self._lock:
@@ -183,7 +188,7 @@ def _after(
 ) -> tuple[_Known, list[Change]]:
     held, limit = next(iter(source.holds), None), _limit(source.group)
     name = NO_HOLDER if held is None else holder_name(held)
-    point = Point(source.at, behind_clock(source.at, source.watermark), source.lag)
+    point = _point(source.at, source)
     statuses = {view.split: view.status for view in source.splits}
     if before is None:
         return _Known(name, source.at, limit, statuses, (point,)), []
@@ -208,6 +213,10 @@ def _after(
     return known, [
         Change(at, query, source.source_name, kind, of, was, now, why) for at, kind, of, was, now, why in found
     ]
+
+
+def _point(at: int, of: SourceStatus) -> Point:
+    return Point(at, behind_clock(at, of.watermark), of.lag)
 
 
 def _limit(group: GroupStatus | None) -> str:

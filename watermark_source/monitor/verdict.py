@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from watermark_source.durations import age_text, count_text, format_duration
+from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.history import HolderSpan
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.three_clocks import (
@@ -119,7 +119,7 @@ def verdict_of(
             # What the first batch reads holds nothing back yet.
             held = None
         state = State.WAITS if held is None else State.HELD
-        sentences = (*_hold(held, of, held_since), *_meanwhile(of, why))
+        sentences = (*_hold(held, of, held_since), *_next_to_close(of, why))
         return Verdict(state=state, word="starting", where=as_sentence(str(why)), more=sentences)
     parts = delays(of)
     state, word = _state(of, why, held)
@@ -132,7 +132,8 @@ def verdict_of(
         more=(
             *_hold(held, of, held_since),
             *_pace(of, held, until_read),
-            *(_on_time(of) if is_fresh else _meanwhile(of, why)),
+            *(_on_time(of) if is_fresh else ()),
+            *_next_to_close(of, why),
         ),
     )
 
@@ -346,21 +347,7 @@ def _on_time(of: QueryClocks) -> Iterator[Clause]:
     total = sum(source.splits_total for source in of.sources)
     if len(marks) > 1 and total == sum(len(source.splits) for source in of.sources):
         spread = age_text(max(marks) - min(marks))
-        yield Clause(f"{_all(len(views), total)} are within {spread} of each other.{_closes(of)}")
-
-
-def _all(counted: int, total: int) -> str:
-    return f"All {count_text(total)} partitions" if counted == total else f"The {count_text(counted)} active partitions"
-
-
-def _closes(of: QueryClocks) -> str:
-    """Return how long after its end a window closes, while the watermark follows the clock."""
-    late = behind_clock(of.at, of.applied_watermark)
-    if not of.has_windows or late is None or late < 0:
-        return ""
-    window = next_window(of)
-    following = "" if window is None else f": the next, {window.times}, at about {short_time(window.end + late, of.at)}"
-    return f" A window closes about {age_text(late)} after its end{following}."
+        yield Clause(f"All {count_text(len(views), 'active partition')} are within {spread} of each other.")
 
 
 def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: int | None) -> Iterator[Clause]:
@@ -370,11 +357,7 @@ def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: i
         yield Clause(f"At the pace of the last minutes all is read in about {age_text(until_read)}.")
 
 
-def _meanwhile(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
-    if paused := sum(source.counts.get(Status.PAUSED, 0) for source in of.sources):
-        are = "is" if paused == 1 else "are"
-        paused_text = f"{count_text(paused, 'partition')} {are} paused at the alignment limit"
-        yield Clause(f"Meanwhile {paused_text} ({_limit_option(of)}).")
+def _next_to_close(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
     if of.has_windows and is_moment(of.applied_watermark):
         window, closed = next_window(of), short_time(of.applied_watermark, of.at)
         which = f"Windows that end by {closed} have closed; a later one closes"
@@ -385,9 +368,11 @@ def _meanwhile(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
 
 def _closes_by(of: QueryClocks, why: Diagnosis, end: int | None) -> str:
     """Return what closes a window; ``end``: of the window, ``None`` if that is unknown."""
-    held = holder_of(of)
+    held, batch, late = holder_of(of), slow_batch(of, why), behind_clock(of.at, of.applied_watermark)
+    if held is None and why.verdict is DelayVerdict.FRESH and late is not None and late >= 0:
+        about = f"about {age_text(late)} after its end"
+        return about if end is None else f"{about}, at {short_time(end + late, of.at)}"
     if held is None:
-        batch = slow_batch(of, why)
         return "once the watermark has passed its end" if batch is None else f"in a batch after {batch.name}"
     (source, hold), then, without = held, held[0].without_holder, ""
     if (peer := _silent_peer(source, hold)) is not None and peer.time_to_live is not None:
@@ -418,8 +403,3 @@ def next_window(of: QueryClocks) -> NextWindow | None:
     end = windows.next_end(applied)
     times = f"{short_time(end - windows.size, of.at)} to {short_time(end, of.at)}"
     return NextWindow(times, end, end - applied)
-
-
-def _limit_option(of: QueryClocks) -> str:
-    drifts = [s.group.max_drift for s in of.sources if s.group is not None and s.group.max_drift is not None]
-    return "alignmentMaxDrift" + (f" {format_duration(min(drifts))}" if drifts else "")

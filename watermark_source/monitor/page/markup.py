@@ -8,7 +8,10 @@ from typing import Final
 
 from watermark_source.durations import unbroken
 
-_LINE = re.compile(r"\.option\((?:[^()]|\([^()]*\))*\)|python -m watermark_source(?: [^\s,;]*[^\s,;.])+")
+_WHOLE = re.compile(
+    r"(?P<code>\.option\((?:[^()]|\([^()]*\))*\)|python -m watermark_source(?: [^\s,;]*[^\s,;.])+)|\b[\w.]{1,20}-\d+\b"
+)
+"""A line to write, or the name of a partition, in which no line of the page breaks."""
 _VOID: Final = frozenset({"meta"})
 _EMPTY: Final = frozenset({"rect", "line", "circle", "polyline", "polygon"})
 
@@ -44,11 +47,12 @@ def joined(*content: str) -> Markup:
 
 
 def with_code(text: str) -> Markup:
-    """Return a text in which lines to write, ``.option(…)`` and commands, are set as code."""
+    """Return a text in which lines to write, ``.option(…)`` and commands, are set as code, and no name is torn."""
     parts: list[str] = []
     end = 0
-    for found in _LINE.finditer(text):
-        parts += [unbroken(text[end : found.start()]), tag("code", found[0])]
+    for found in _WHOLE.finditer(text):
+        whole = tag("code", found[0]) if found["code"] else tag("span", found[0], class_="name")
+        parts += [unbroken(text[end : found.start()]), whole]
         end = found.end()
     return joined(*parts, unbroken(text[end:]))
 

@@ -10,7 +10,7 @@ from watermark_source.status_model.hold_causes import Clause
 
 def verdict_html(of: Verdict, *more: Markup) -> Markup:
     """Return a verdict, with further paragraphs."""
-    paragraphs = ((tag("b", unbroken(c.who)) if c.who else "", unbroken(c.before), with_code(c.after)) for c in of.more)
+    paragraphs = ((tag("b", unbroken(c.who)) if c.who else "", *map(with_code, (c.before, c.after))) for c in of.more)
     return tag(
         "div",
         tag("p", tag("span", of.state.shape, aria_hidden="true"), f" {of.word}", class_="state"),

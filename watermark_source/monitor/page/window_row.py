@@ -17,8 +17,6 @@ from watermark_source.spark.query_windows import Windows
 
 _MOST: Final = 60
 """Windows on the axis; more would be lines, and are one bar."""
-_BEYOND: Final = 0.02
-"""Share of the width by which a window that goes on is drawn past the edge, where nothing is shown."""
 
 
 def window_row(of: QueryClocks, axis: Axis) -> Markup:
@@ -33,7 +31,7 @@ def window_row(of: QueryClocks, axis: Axis) -> Markup:
         cells = list(_cells(windows, applied, axis, of.at))
         long = age_text(windows.size) + (f" every {age_text(windows.slide)}" if windows.slide < windows.size else "")
         end = windows.next_end(applied)
-        about = f"outlined, next to close: {axis.time_text(end)}, {age_text(end - applied)} of event time to go"
+        about = f"next to close (outlined): {axis.time_text(end)}"
     return tag(
         "div",
         tag("div", tag("b", "windows"), " ", tag("span", long, class_="word"), class_="who"),
@@ -53,7 +51,6 @@ def _cells(of: Windows, applied: int, axis: Axis, now: int) -> Iterator[Markup]:
 
 
 def _cell(kind: str, axis: Axis, begin: int, end: int) -> Markup:
-    # One that the axis cuts has no end there.
-    x = axis.share(begin) - (_BEYOND if begin < axis.left else 0)
-    width = axis.share(end) + (_BEYOND if end > axis.right else 0) - x
+    # The style sheet cuts what is past an edge, so that a window that goes on has no end there.
+    x, width = ((of - begin_at) / (axis.right - axis.left) for of, begin_at in ((begin, axis.left), (end, begin)))
     return tag("rect", class_=kind, x=percent(x), y="15%", width=percent(width), height="70%", rx="2")
