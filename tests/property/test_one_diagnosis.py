@@ -43,7 +43,7 @@ from watermark_source.spark.driver.status import batch_line
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
-from watermark_source.status_model.hold_texts import ENGLISH, advice_of, as_sentence, subject
+from watermark_source.status_model.hold_texts import ENGLISH, advice_of, as_sentence, holder_name, subject
 from watermark_source.status_model.source_status import SourceStatus, Unprocessed
 from watermark_source.status_model.status_json import status_from_json, status_to_json
 from watermark_source.status_model.watermark_warnings import Stand, reason_of, standing_text
@@ -112,8 +112,9 @@ def status_of(seen: Seen, options: EngineOptions) -> SourceStatus:
 
 
 def text_of(html: str) -> str:
+    whole = re.sub(r'<span class="name">([^<]*)</span>', r"\1", re.sub("</?code>", "", html))
     return (
-        re.sub(r"<[^>]*>", "\n", re.sub("</?code>", "", html))
+        re.sub(r"<[^>]*>", "\n", whole)
         .replace("\u00a0", " ")
         .replace("&quot;", '"')
         .replace("&#x27;", "'")
@@ -141,11 +142,11 @@ def assert_views_agree(status: SourceStatus) -> None:
         assert not any(view.holds_back for view in status.splits)
         return
     name = subject(holder)
-    assert f"held by {name}" in line
+    assert f"held by {holder_name(holder)}" in line
     held = "the limit of the alignment group" if holder.by is HeldBy.SOURCE else "the (first )?watermark"
     assert re.search(rf"\n{re.escape(name)} holds? {held}", page, re.IGNORECASE)
     assert holder.why in page
-    assert f"{name}: {holder.why}" in warning
+    assert f"{holder_name(holder)}: {holder.why}" in warning
     assert reason_of(stand)[1] == holder.name
     assert as_sentence(to_do) in warning
     assert as_sentence(to_do) in page
