@@ -30,7 +30,7 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
     """Write a certificate of a table, as of the last committed batch of the query that copies it.
 
     The server makes the fingerprints of ranges of the primary key, in one consistent read. Of keys that changed since
-    the batch the row before is taken from the binlog, so that the table may be written to and the query may go on.
+    the batch the row before is taken from the binlog, so that the table may be written to and the query may continue.
 
     Args:
         to: the file to write, on this machine; it must not be there.

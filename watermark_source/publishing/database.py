@@ -94,7 +94,7 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
 def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None:
     """Return what another query has stated under a mark's name since its own query last did.
 
-    A checkpoint that begins anew finds that of the query before, which stands still, also where its own transaction
+    A new checkpoint finds that of the query before, which stands still, also where its own transaction
     is rolled back.
     """
     key, found = (table, mark.writer, mark.query), stands or ""

@@ -20,7 +20,7 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     """Yield the marks in the commits that a Delta table still has; none of a folder that is no Delta table.
 
     Delta keeps commits for thirty days (``delta.logRetentionDuration``). A name whose queries take turns is several
-    writers, the newest of which keeps it: of one query only a checkpoint that begins anew has another id, and that
+    writers, the newest of which keeps it: of one query only a new checkpoint has another id, and that
     before it does not come back.
     """
     times, marks = folder.times(_LOG), list[Mark]()

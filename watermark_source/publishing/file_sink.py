@@ -22,7 +22,7 @@ class SinkLog:
     """The log of Spark's file sink in a table's folder, beside the log of what the query has planned.
 
     The sink writes no row of a batch whose number its log already has: right where a batch is repeated, and a loss of
-    rows without an error where a checkpoint began anew, or was restored, and the folder is the one from before.
+    rows without an error where a checkpoint is new, or was restored, and the folder is the one from before.
     """
 
     def __init__(self, table: Folder, checkpoint: Folder) -> None:

@@ -103,7 +103,7 @@ def _mark(found: Mapping[str, Any]) -> Mark:
 def newest(marks: Iterable[Mark]) -> Mapping[str, Mark]:
     """Return what counts of each writer: the latest time, of the newest run of several with the same one.
 
-    What was promised by an earlier run, or before a checkpoint that began anew, is still true of the table.
+    What was promised by an earlier run, or before a new checkpoint, is still true of the table.
     """
     found: dict[str, Mark] = {}
     for mark in marks:

@@ -283,7 +283,7 @@ class KafkaAnnouncements(AnnouncementLog):
         if not self._missing and was_there:
             _log.warning(
                 "topic %s was deleted, which has the announcements of the writers of %s: the watermark stands where it "
-                "was until each of them has announced again, which creates the topic anew", self.name, self._topic,
+                "was until each of them has announced again, which creates the topic again", self.name, self._topic,
             )  # fmt: skip
         elif not self._missing:
             _log.warning(

@@ -2,7 +2,7 @@
 
 A sentence, then the picture of event time, then the same over time, then the tables, folded. Of several queries each
 has a line, and one is drawn whole: the chosen one, or the first. So a page is as long with ten thousand partitions or a
-hundred queries as with a few. Where scripts run, ``page.js`` receives it anew and changes what has changed, so that
+hundred queries as with a few. Where scripts run, ``page.js`` receives it again and changes what has changed, so that
 focus, scrolling and what is unfolded stay.
 """
 

@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import parse_qs, urlencode
 
 EVERY: Final = 5
-"""Seconds after which an open page is sent anew, or a browser without scripts loads it again."""
+"""Seconds after which an open page is sent again, or a browser without scripts loads it again."""
 REFRESHES: Final = (EVERY, 0)
 """What a reader can choose; 0: the page stays as it is."""
 
@@ -18,7 +18,7 @@ class Asked:
     """What a reader asked of the page."""
 
     refresh: int = EVERY
-    """Seconds after which it is sent anew, 0 for never."""
+    """Seconds after which it is sent again, 0 for never."""
     query: str | None = None
     """The id of the query that is drawn whole."""
 
