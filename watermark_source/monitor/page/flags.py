@@ -14,7 +14,7 @@ NARROW: Final = 300
 _LEVELS: Final = 4
 GAP: Final = 5
 """Pixels between a line and its text, and between two texts."""
-_CHARACTER: Final = 6.9
+_CHARACTER: Final = 7.6
 """Pixels of a character of such a text, at most on average."""
 
 

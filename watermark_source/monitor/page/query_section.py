@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from watermark_source.durations import age_text, count_text, share_text, short_count
+from watermark_source.durations import age_text, count_text, share_text, short_count, unbroken
 from watermark_source.monitor.history import NO_HOLDER
 from watermark_source.monitor.lanes import behind_text
 from watermark_source.monitor.page.event_time_picture import event_time_picture
@@ -79,9 +79,8 @@ def _links(of: QueryView, page: Page, asked: Asked | None) -> Iterator[Markup]:
 
 
 def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -> Markup:
-    return tag(
-        "div", tag("dt", title), tag("dd", value), tag("dd", about, class_="about"), class_="held" if is_held else None
-    )
+    below = tag("dd", unbroken(about), class_="about")
+    return tag("div", tag("dt", title), tag("dd", value), below, class_="held" if is_held else None)
 
 
 def _figures(of: QueryView, when: str) -> Iterator[Markup]:
