@@ -291,8 +291,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         default_text="none",
         accepted="must be a comma list of database.table:label, with a label of letters, digits, _ and -",
         example="shop.orders:2026-11-29",
-        doc="Tables to read again, whole, while all changes continue. Their rows have the `_change_type` `reread`. Each "
-        "label is read once for a table, however often the query is restarted with it; another label requests "
+        doc="Tables to read again, whole, while all changes continue. Their rows have the `_change_type` `reread`. "
+        "Each label is read once for a table, however often the query is restarted with it; another label requests "
         "another reading.",
     ),
     Option(
