@@ -135,6 +135,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     And the form of its lines: pytest attaches its handlers also to loggers that do not propagate, and one of Spark's
     gives each handler it gets a formatter of its own, from then on for all tests of the process.
     """
+    gc.disable()  # until all is collected
     logging_plugin: Any = session.config.pluginmanager.get_plugin("logging-plugin")
     for handler in (logging_plugin.caplog_handler, logging_plugin.report_handler):
         handler.setFormatter = lambda formatter: None
@@ -177,9 +178,10 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], is_left_out: Cal
 
 
 def pytest_collection_finish() -> None:
-    """Leave what importing and collecting made out of later collections of garbage: it stays for the whole run."""
+    """Leave what importing and collecting made out of all collections of garbage: it stays for the whole run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
