@@ -56,7 +56,7 @@ def open_pages(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> 
         for _ in range(max(1, rounds)):
             before = _shares(producer, topic)
             with StatusPage(spark, port=0) as page, _opened(page.url) as readers:
-                _passes(producer, topic, WARM_UP / 4)
+                _passes(producer, topic, WARM_UP / 2)
                 during = [_shares(producer, topic) for _ in range(2)]
             sent += [int(line) for line in readers]
             # A drift of the machine is the same before and after.

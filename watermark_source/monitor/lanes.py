@@ -177,7 +177,7 @@ def _of_writer(writer: WriterView, source: SourceStatus, now: int) -> Lane:
     look = Look.HOLDS if holds else Look.LEFT_OUT if writer.kind is HoldKind.LEFT_OUT else Look.COUNTS
     return Lane(
         name=name,
-        word=f"holds, {writer.status}" if holds else writer.status,
+        word="holds the watermark" if holds else writer.status,
         look=look,
         watermark=writer.watermark if is_moment(writer.watermark) else None,
         newest=writer.announced if is_moment(writer.announced) else None,

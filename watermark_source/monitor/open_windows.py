@@ -30,7 +30,7 @@ from watermark_source.planning.hold_kinds import HoldKind, Motion
 from watermark_source.planning.holds import HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment, watermark_text
 from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, Waiting, advice, advice_of, wrong_time
-from watermark_source.status_model.source_status import SourceStatus, silence_text
+from watermark_source.status_model.source_status import SourceStatus, SplitView, silence_text
 from watermark_source.status_model.watermark_warnings import followed_in_sql, future_text, option_line
 
 _LINES: Final = 100
@@ -309,23 +309,26 @@ def _rows_text(n: int) -> str:
 
 def _late_rows(source: SourceStatus, *, is_ahead: bool) -> str:
     late = sorted((split for split in source.splits if split.late_rows), key=lambda s: -s.late_rows)
-    longest = source.rows.late.longest
     of = f" of {names_text([str(split.split) for split in late])}" if late else ""
-    rows = count_text(source.rows.late.rows, "row")
-    what = (
-        f"{rows}{of} came up to {format_duration(longest)} late in this run: windows, joins and deduplication drop "
-        'such rows, and .option("includeLate", "true") keeps them'
+    rows, longest = count_text(source.rows.late.rows, "row"), format_duration(source.rows.late.longest)
+    why = "" if is_ahead else _why_late(source, late)
+    return (
+        f"{rows}{of} came up to {longest} late in this run: windows, joins and deduplication drop such rows{why}; to "
+        'keep them apart: .option("includeLate", "true")'
     )
-    if is_ahead:
-        return what
+
+
+def _why_late(source: SourceStatus, late: Iterable[SplitView]) -> str:
+    longest = source.rows.late.longest
     if any(split.times is not None and split.times.idle for split in late) and source.idle_timeout is not None:
         option = option_line("idleTimeout", source.idle_timeout + longest)
-        return f"{what}. Partitions were idle in this run, and the watermark advanced without them{_or_profile(option)}"
+        return f". Partitions were idle in this run, and the watermark advanced without them{_or_profile(option)}"
     if source.out_of_orderness is None:
-        return f"{what}; the log has the cause"
+        return "; the log has the cause"
     option = option_line("maxOutOfOrderness", source.out_of_orderness + longest)
+    price = f", with which windows close {format_duration(longest)} later" if option else ""
     bound = format_duration(source.out_of_orderness)
-    return f"{what}. They are out of order by more than maxOutOfOrderness ({bound}){_or_profile(option)}"
+    return f". They are out of order by more than maxOutOfOrderness ({bound}){_or_profile(option)}{price}"
 
 
 def _or_profile(option: str) -> str:

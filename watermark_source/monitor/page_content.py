@@ -42,7 +42,7 @@ class QueryView:
         held = holder_of(self.clocks)
         name = "" if held is None else held[0].source_name
         at, points = self.held_since.get(name), self.points.get(name, ())
-        return None if held is None or at is None else Since(at, is_least=not points or at <= points[0].at)
+        return None if held is None or at is None else Since(at, is_least=bool(points) and at <= points[0].at)
 
     @property
     def verdict(self) -> Verdict:

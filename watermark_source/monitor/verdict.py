@@ -131,6 +131,7 @@ def verdict_of(
         reason=_reason(of, why, parts, held),
         more=(
             *_hold(held, of, held_since),
+            *_slow(of, why),
             *_pace(of, held, until_read),
             *(_on_time(of) if is_fresh else ()),
             *_next_to_close(of, why),
@@ -203,7 +204,7 @@ def _reason(of: QueryClocks, why: Diagnosis, parts: Delays, held: tuple[SourceSt
     if of.input_watermark is not None and not is_moment(of.input_watermark):
         return NO_CLAUSE
     if snapshots := snapshots_of(of):
-        return Clause(_snapshot(snapshots))
+        return Clause(_snapshot(snapshots, of.at))
     is_batch = why.verdict in (DelayVerdict.BATCH_SLOW, DelayVerdict.TRIGGER)
     if held is not None and not (is_batch and not held[1].kind.is_being_read):
         return _silent_source(*held) or cause(held[1], of.at)
@@ -226,13 +227,13 @@ def snapshots_of(of: QueryClocks) -> list[SnapshotProgress]:
     return [each for source in of.sources if any(not s.done for s in source.snapshots) for each in source.snapshots]
 
 
-def _snapshot(of: list[SnapshotProgress]) -> str:
+def _snapshot(of: list[SnapshotProgress], now: int) -> str:
     rows, expected = sum(each.rows for each in of), [each.rows if each.done else each.expected for each in of]
     known = [each for each in expected if each is not None]
     if len(known) < len(expected) or not sum(known):
         return f"a snapshot is being read, {count_text(rows, 'row')} so far"
     left = [each.left for each in of if each.left]
-    to_go = f", with about {age_text(max(left))} to go" if left else ""
+    to_go = f", with about {age_text(max(left))} to go, until {short_time(now + max(left), now)}" if left else ""
     return f"the snapshot is {min(99, 100 * rows // sum(known))} % read{to_go}"
 
 
@@ -255,6 +256,14 @@ def slow_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
     if batch is None or why.verdict is not DelayVerdict.BATCH_SLOW or holder_of(of) is not None:
         return None
     return batch if batch.end - batch.begin > TOLERANCE else None
+
+
+def _slow(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
+    batch, before = slow_batch(of, why), of.batch
+    if batch is not None and before is not None:
+        who = f"{as_sentence(batch.name)} has run {span_text(Since(batch.begin, is_least=False), batch.end)}"
+        took = "" if before.lasted is None else f"; the one before took {age_text(before.lasted)}"
+        yield Clause("", who, f"{took}. No option is needed: Spark's UI shows what takes long, its tasks or the sink.")
 
 
 def _running_batch(of: QueryClocks) -> HolderSpan | None:
@@ -362,7 +371,9 @@ def _next_to_close(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
         window, closed = next_window(of), short_time(of.applied_watermark, of.at)
         which = f"Windows that end by {closed} have closed; a later one closes"
         if window is not None:
-            which = f"The next window, {window.times}, lacks {age_text(window.missing)} of event time: it closes"
+            missing = window.end - (window.applied if of.input_watermark is None else of.input_watermark)
+            lacks = f" lacks {age_text(missing)} of event time: it" if missing > 0 else ""
+            which = f"The next window, {window.times},{lacks} closes"
         yield Clause(f"{which} {_closes_by(of, why, None if window is None else window.end)}.")
 
 
@@ -372,16 +383,20 @@ def _closes_by(of: QueryClocks, why: Diagnosis, end: int | None) -> str:
     if held is None and why.verdict is DelayVerdict.FRESH and late is not None and late >= 0:
         about = f"about {age_text(late)} after its end"
         return about if end is None else f"{about}, at {short_time(end + late, of.at)}"
+    if batch is not None:
+        return f"in a batch after {batch.name}"
+    if end is not None and of.input_watermark is not None and of.input_watermark >= end:
+        return "with the next batch, which applies what the sources have sent"
     if held is None:
-        return "once the watermark has passed its end" if batch is None else f"in a batch after {batch.name}"
+        return "once the watermark has passed its end"
     (source, hold), then, without = held, held[0].without_holder, ""
     if (peer := _silent_peer(source, hold)) is not None and peer.time_to_live is not None:
         given_up = short_time(of.at - peer.silent + peer.time_to_live, of.at)
         without = f", or after {given_up}, when it is waited for no more"
     elif hold.kind.is_silence and then is not None and then >= (end or MIN):
-        without = ", or once idleTimeout leaves that out"
+        without = ", or after a restart with idleTimeout, which leaves that out"
         if hold.timeout is not None and hold.quiet is not None:
-            without = f", or in {age_text(max(0, hold.timeout - hold.quiet))}, when that is left out"
+            without = f", or at {short_time(of.at + max(0, hold.timeout - hold.quiet), of.at)}, if that stays silent"
     passed = "moves on" if hold.by is HeldBy.SOURCE or end is None else f"passes {short_time(end, of.at)}"
     return f"once the watermark of {_holders(source)} {passed}{without}"
 
@@ -391,8 +406,8 @@ class NextWindow(NamedTuple):
 
     times: str
     end: int
-    missing: int
-    """Milliseconds of event time between what Spark has applied and its end."""
+    applied: int
+    """What Spark has applied, milliseconds since 1970-01-01 UTC."""
 
 
 def next_window(of: QueryClocks) -> NextWindow | None:
@@ -402,4 +417,4 @@ def next_window(of: QueryClocks) -> NextWindow | None:
         return None
     end = windows.next_end(applied)
     times = f"{short_time(end - windows.size, of.at)} to {short_time(end, of.at)}"
-    return NextWindow(times, end, end - applied)
+    return NextWindow(times, end, applied)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from watermark_source.durations import count_text
 from watermark_source.errors import DataLossError, labelled
 from watermark_source.planning.lineage import Cut, Parting, parting
 from watermark_source.planning.observation import ObservedLogs
@@ -125,9 +126,12 @@ def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> 
 
 
 def _expired(split: Split, state: SplitState, earliest: int, end: int, shown: PositionText) -> _Lost:
+    between = "what was between, if anything, was"
+    if shown is plain_position:
+        between = f"up to {count_text(earliest - state.position, 'row')} between were"
     text = (
-        f"{split} was read only up to {shown(split, state.position)}, and begins at {shown(split, earliest)} now: what "
-        "was between, if anything, was deleted before it was read"
+        f"{split} was read only up to {shown(split, state.position)}, and begins at {shown(split, earliest)} now: "
+        f"{between} deleted before anyone read them"
     )
     position = min(earliest, end)
     return _Lost(Loss(split, LossKind.ROWS_EXPIRED, text), replace(state, position=position, observed=position))

@@ -527,8 +527,11 @@ def silence_text(peer: Peer, group: GroupStatus) -> str:
     """Return that another source of an alignment group is silent, and what follows from it."""
     waits = "longer than its alignmentTimeToLive, so that the group does not wait for it"
     if peer.is_waited_for:
-        left = "" if peer.time_to_live is None else f", in {format_duration(max(0, peer.time_to_live - peer.silent))}"
-        waits = f"the group waits for it until its alignmentTimeToLive has passed{left}"
+        left = long = ""
+        if peer.time_to_live is not None:
+            left = f", in {format_duration(max(0, peer.time_to_live - peer.silent))}"
+            long = f" ({format_duration(peer.time_to_live)})"
+        waits = f"the group waits for it until its alignmentTimeToLive{long} has passed{left}"
         if group.store not in (None, "driver", "none"):
             command = shlex.join(("--alignmentGroup", group.name, "leave", peer.name))
             waits += f"; if it does not start again: python -m watermark_source group {command}"

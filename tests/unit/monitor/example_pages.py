@@ -134,7 +134,7 @@ def held_back() -> Page:
         holder(NOW - 699 * SECOND, "nothing", "orders-0"), holder(NOW - 617 * SECOND, "orders-0", "orders-2"),
     )  # fmt: skip
     shown = query(
-        "orders-by-minute", source, applied=NOON - SECOND, held_since={"orders": NOW - 617 * SECOND},
+        "orders-by-minute", source, applied=NOON, held_since={"orders": NOW - 617 * SECOND},
         points=over_time(source, NOW - 617 * SECOND),
     )  # fmt: skip
     return page(shown, at=NOW, changes=changes)
@@ -206,14 +206,14 @@ def snapshot() -> Page:
                 why="it is read first, and rows of a snapshot have no watermark")  # fmt: skip
     began = NOW - 11 * MINUTE
     tables = (
-        SnapshotProgress(log="shop.customers", rows=12_000, chunks=3, expected=12_000, rate=None, done=True),
+        SnapshotProgress(log="shop.customers", rows=12_500, chunks=3, expected=12_500, rate=None, done=True),
         SnapshotProgress(log="shop.orders_eu", rows=125_128, chunks=31, expected=125_128, rate=None, done=True),
-        SnapshotProgress(log="shop.orders_us", rows=62_000, chunks=15, expected=199_128, rate=350, done=False,
+        SnapshotProgress(log="shop.orders_us", rows=62_000, chunks=15, expected=199_128, rate=302, done=False,
                          began=began),
     )  # fmt: skip
     views = [split_view(n, watermark=None, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why) for n in range(1)]
     source = source_status(*views, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
-                                          format_name="mysql-cdc-wm"))  # fmt: skip
+                                          rows=199_628, format_name="mysql-cdc-wm"))  # fmt: skip
     return held(query("revenue", source, rows=12_044, held_since={"shop": began}))
 
 
@@ -223,12 +223,12 @@ def failed() -> Page:
     views = [split_view(n, watermark=at - 3_200 + 300 * ((n + 2) % 6), end=100 + n) for n in range(6)]
     views = [replace(view, split=Split("invoices", view.split.number)) for view in views]
     source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999,
-                                          source_name="invoices"))  # fmt: skip
+                                          source_name="invoices", rows=488_310))  # fmt: skip
     shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=None,
                   points=over_time(source))  # fmt: skip
     error = (
-        "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: what was between, if anything, "
-        "was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped is "
+        "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: up to 10 718 rows between were "
+        "deleted before anyone read them. Set failOnDataLoss to false to continue with the rest (what is skipped is "
         "then logged)."
     )
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
@@ -264,7 +264,8 @@ def frozen_source() -> Page:
     ]  # fmt: skip
     waits = Unprocessed(NOW - 12 * SECOND, "orders-0")
     source = source_status(*views, **read(
-        watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits))  # fmt: skip
+        watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits,
+        rows=84_307))  # fmt: skip
     return held(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
                       windows=Windows(10 * SECOND, 10 * SECOND), points=over_time(source, NOW - 11 * SECOND),
                       held_since={"orders": NOW - 11 * SECOND}))  # fmt: skip
@@ -306,8 +307,8 @@ def announced(
     query_id: str | None = None,
     *,
     kind: HoldKind = HoldKind.SILENT,
-    quiet: int = 500 * SECOND,
-    why: str = "has announced nothing for 8 min 20 s",
+    quiet: int = 610 * SECOND,
+    why: str = "has announced nothing for 10 min 10 s",
 ) -> Page:
     """A writer of another job, or a query of the page, holds the reader of what it announces."""
     last = NOON - 2 * SECOND
@@ -315,9 +316,10 @@ def announced(
                         announced=last, since=NOW - quiet, kind=kind, why=why)  # fmt: skip
     hold = Hold(by=HeldBy.WRITER, name="sessions", watermark=last, quiet=quiet, kind=kind, why=why)
     topic = source_status(split_view(0, watermark=None, end=100), **read(
-        watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic", newest=last))  # fmt: skip
-    return held(query("daily-revenue", topic, applied=last - 15 * SECOND, points=over_time(topic, NOW - 8 * MINUTE),
-                      held_since={"sessions-topic": NOW - 8 * MINUTE}))  # fmt: skip
+        watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic", newest=last,
+        rows=3_918))  # fmt: skip
+    return held(query("daily-revenue", topic, applied=last, points=over_time(topic, NOW - 10 * MINUTE),
+                      held_since={"sessions-topic": NOW - 10 * MINUTE}))  # fmt: skip
 
 
 def chain() -> Page:

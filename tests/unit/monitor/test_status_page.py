@@ -154,9 +154,11 @@ def test_the_page_needs_no_script_and_nothing_from_elsewhere() -> None:
     links = {value for name, value in attributes if name == "href"}
     assert links == {"status.json", "?refresh=0", "?refresh=5"}
     assert '<noscript><meta http-equiv="refresh" content="5"></noscript>' in page_html(CHECKOUT)
-    assert '<a href="?refresh=5" aria-current="true">reloads every 5 s</a>' in page_html(CHECKOUT)
+    assert 'updates: <a href="?refresh=5" aria-current="true">every 5 s</a> <a href="?refresh=0">off</a>' in page_html(
+        CHECKOUT
+    )
     once = page_html(CHECKOUT, Asked(refresh=0))
-    assert '<a href="?refresh=0" aria-current="true">paused</a>' in once
+    assert '<a href="?refresh=0" aria-current="true">off</a>' in once
     assert once.count("aria-current=") == 1
     assert not [each for each in ("<script", "<noscript", "http-equiv", "data-refresh") if each in once]
 
@@ -199,6 +201,7 @@ def test_ten_thousand_partitions_are_twelve_rows_and_the_page_as_long_as_with_a_
     assert [row["class"] for row in rows] == ["row holds", *["row counts"] * 9, "row others", "row idle"]
     assert "9 968 others" in found.text
     assert "22 others" in found.text
+    assert "The last change of holder, status and limit" in found.text
 
 
 def test_the_other_sources_of_the_group_have_a_table_with_the_silent_one_marked_and_named() -> None:
@@ -246,7 +249,7 @@ def test_results_are_as_late_as_what_operators_have_applied_where_their_output_i
     unknown = replace(shown.clocks, output_watermark=None, no_output="the plan cannot be read now")
     found = Outline(page_html(page(replace(shown, clocks=unknown), at=shown.clocks.at))).text
     assert "Results are 10 min behind the clock: the newest record in orders-2" in found
-    assert "complete up to 11:59:59" in found
+    assert "complete up to 12:00:00" in found
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -263,7 +266,10 @@ def test_each_state_is_well_formed_and_has_one_sentence_before_its_picture(name:
         ("ten-thousand", "Results are 2 min 43 s behind the clock: clicks-0 still has 1 204 332 records to read."),
         ("on-time", "Results are 3.5 s behind the clock."),
         ("no-watermark", "There are no results yet: orders-3 has had no record yet."),
-        ("snapshot", "There are no results yet: the snapshot is 59 % read, with about 6 min 31 s to go."),
+        (
+            "snapshot",
+            "There are no results yet: the snapshot is 59 % read, with about 7 min 34 s to go, until 12:17:45.",
+        ),
         ("failed", "The query failed 3 min 12 s ago, after batch 812."),
         ("frozen-source", "Results are 15 s behind the clock: source payments has reported nothing for 42 s."),
         ("two-sources", "Results are 1 min 19 s behind the clock: the newest record in shop-0 is from 12:08:53."),
@@ -290,10 +296,10 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "orders-2 has held the watermark back since 11:59:54 (10 min).",
                 "held by" + "orders-2" + "since 11:59:54 (10 min)",
-                "Once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
+                "No option is needed: once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
                 "Without orders-2 the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then",
-                "The next window, 11:59:00 to 12:00:00, lacks 1 s of event time: it closes once the watermark of",
-                "orders-2 passes 12:00:00, or in 6 s, when that is left out.",
+                "The next window, 12:00:00 to 12:01:00, lacks 1 min of event time: it closes once the watermark of",
+                "orders-2 passes 12:01:00, or at 12:10:17, if that stays silent.",
                 "none of 12 157 dropped as late",
             ),
         ),
@@ -304,15 +310,15 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
                 "held by" + "payments" + "the limit of the group, since 12:10:00 (11 s)",
                 "once the watermark of payments moves on, or after 12:11:29, when it is waited for no more.",
                 "Who held it" + "longest: payments (limit of the group), 11 s",
-                "the group waits for it until its alignmentTimeToLive has passed, in 1 min 18 s.",
+                "the group waits for it until its alignmentTimeToLive (2 min) has passed, in 1 min 18 s.",
             ),
         ),
         (
             "announced",
             (
-                "Writer sessions has held the watermark back since 12:02:11 (8 min).",
-                "17 s of event time: it closes once the watermark of writer sessions passes 12:00:00.",
-                "has announced nothing for 8 min 20 s",
+                "Writer sessions has held the watermark back since 12:00:11 (10 min).",
+                "2 s of event time: it closes once the watermark of writer sessions passes 12:00:00.",
+                "has announced nothing for 10 min 10 s",
                 "--kafka.bootstrap.servers HOST:9092 --topic TOPIC drop sessions, and remove its name from announcedBy",
             ),
         ),
@@ -320,7 +326,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             "on-time",
             (
                 "All 8 active partitions are within 0.7 s of each other.",
-                "12:10:07 to 12:10:08, lacks 0.5 s of event time: it closes about 3.5 s after its end, at 12:10:11.",
+                "The next window, 12:10:07 to 12:10:08, closes about 3.5 s after its end, at 12:10:11.",
                 "held by" + "nothing",
                 "next: 12:10:07 to 12:10:08",
             ),
@@ -331,11 +337,11 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
                 "shop-0 has held the watermark of source customers back since 12:09:03 (1 min 08 s).",
                 'For source customers: to continue without a silent partition, write .option("idleTimeout",',
                 "Windows that end by 12:08:52 have closed; a later one closes once the watermark of",
-                "shop-0 moves on, or once idleTimeout leaves that out.",
+                "shop-0 moves on, or after a restart with idleTimeout, which leaves that out.",
             ),
         ),
         ("replay", ("At the pace of the last minutes all is read in about 1 h 19 min.",)),
-        ("snapshot", ("read" + "199 128" + "of about 336 256 rows", "rate" + "350 rows/s", "time left6 min 31 s")),
+        ("snapshot", ("read" + "199 628" + "of about 336 756 rows", "rate" + "302 rows/s", "time left7 min 34 s")),
     ],
 )
 def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(
@@ -354,10 +360,10 @@ def classes(of: str, kind: str) -> list[str]:
 
 def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> None:
     shown = page_html(PAGES["held-back"])
-    assert classes(shown, "cells") == ["closed"] * 2 + ["next"] + ["open"] * 11
+    assert classes(shown, "cells") == ["closed"] * 3 + ["next"] + ["open"] * 10
     text = Outline(shown).text
-    assert "windows 1 minnext to close (outlined): 12:00:00" in text
-    assert "next: 11:59:00 to 12:00:00" in text
+    assert "windows 1 minnext to close (outlined): 12:01:00" in text
+    assert "next: 12:00:00 to 12:01:00" in text
     sliding = Outline(page_html(PAGES["ten-thousand"])).text
     assert "windows 1 min every 10 snext to close (outlined): 12:07:30" in sliding
     # Of a join no windows are known.
@@ -380,6 +386,10 @@ def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> No
     assert [name for kind, name in rows if kind == "failed"] == ["invoices-4"]
     assert len(rows) == 6
     assert "The data are fresh" not in shown
+    text = Outline(shown).text
+    assert "failed at12:06:59no window closes until it runs again" in text
+    assert "held by" not in text
+    assert "late rows" not in text
     (gone,) = PAGES["failed"].ended
     for other in ("eu.invoices-4", "invoices-4.eu-0", "invoices-40"):
         text = page_html(replace(PAGES["failed"], ended=(gone._replace(error=f"{other} is gone"),)))
@@ -406,7 +416,10 @@ def test_a_slow_batch_is_what_results_are_held_by() -> None:
         assert f"Who held it{longest}" in text
     verdict = verdict_of(clocks, diagnose(clocks))
     assert (verdict.state, verdict.word) == (State.HELD, "slow batch")
-    assert "it closes in a batch after batch 8." in str(verdict.more[-1])
+    assert str(verdict.more[0]).startswith(
+        "Batch 8 has run since 12:09:11 (1 min); the one before took 0.6 s. No option"
+    )
+    assert "closes in a batch after batch 8." in str(verdict.more[-1])
 
 
 def test_a_holder_that_was_there_when_the_page_began_to_look_may_have_held_before() -> None:
@@ -441,7 +454,7 @@ def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None
     (source,) = shown.clocks.sources
     late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)))
     clocks = replace(shown.clocks, sources=(late,))
-    for dropped, about in ((0, "of 12 157 read"), (3, "dropped by this query, of 12 157 read")):
+    for dropped, about in ((0, "0.0411 % of 12 157 read"), (3, "0.0411 % of 12 157 read, dropped by this query")):
         text = Outline(page_html(page(replace(shown, clocks=clocks, dropped=dropped)))).text
         assert f"late rows5{about}" in text
         assert "● on time, with late rows" in text

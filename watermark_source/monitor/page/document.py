@@ -116,11 +116,11 @@ def _top(name: str, at: int, asked: Asked | None) -> Markup:
     about: list[str] = [f"As of {short_time(at, at)} UTC" if asked else f"As of {watermark_text(at)[:19]} UTC"]
     if asked is not None:
         often = f"every {EVERY} s"
-        words = (f"reloads {often}", "pause") if asked.refresh else (f"reload {often}", "paused")
-        for seconds, word in zip(REFRESHES, words, strict=True):
+        about.append(" · updates: ")
+        for seconds, word in zip(REFRESHES, (often, "off"), strict=True):
             chosen = "true" if seconds == asked.refresh else None
-            about += [" · ", tag("a", word, href=asked.address(refresh=seconds), aria_current=chosen)]
-        about += [" · ", tag("a", "JSON", href="status.json")]
+            about += [tag("a", word, href=asked.address(refresh=seconds), aria_current=chosen), " "]
+        about += ["· ", tag("a", "JSON", href="status.json")]
     return tag("header", tag("h1", name), tag("p", *about, class_="soft"), class_="top")
 
 

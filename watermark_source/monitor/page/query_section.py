@@ -46,7 +46,7 @@ def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> 
 def _pictures(of: QueryView, page: Page, shown: Shown, level: int) -> Iterator[Markup]:
     end = "now" if shown.ended is None else shown.verdict.word
     sources = of.clocks.sources
-    yield tag("dl", *_figures(of, "" if shown.ended is None else f" when it {end}"), class_="figures")
+    yield tag("dl", *_figures(of, "" if shown.ended is None else end), class_="figures")
     yield from (snapshot_picture(source, page.at, level) for source in sources if source.snapshots)
     if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
         yield event_time_picture(of.clocks, level, end, error=shown.verdict.error)
@@ -83,20 +83,20 @@ def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -
     return tag("div", tag("dt", title), tag("dd", value), below, class_="held" if is_held else None)
 
 
-def _figures(of: QueryView, when: str) -> Iterator[Markup]:
-    """Yield the figures that people ask for first; ``when``: of what moment, if not the present."""
+def _figures(of: QueryView, ended: str) -> Iterator[Markup]:
+    """Yield the figures that people ask for first; ``ended``: how the query ended, if it did."""
     snapshots = snapshots_of(of.clocks)
-    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of, when)
+    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of, ended)
     clocks = of.clocks
     if clocks.has_windows:
         yield _figure("rows in windows", count_text(clocks.state_rows), _closed(clocks))
     read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
-    shown = count_text(late_rows) if late_rows < 1_000 or not read else share_text(late_rows / read)
-    of_all = f"of {count_text(read)} read"
-    about = f"dropped by this query, {of_all}" if of.dropped else of_all
+    of_all = f"{share_text(late_rows / max(1, read))} of {count_text(read)} read"
+    about = f"{of_all}, dropped by this query" if of.dropped else of_all
     if not (late_rows or of.dropped or clocks.unfollowed is not None):
         about = f"none of {count_text(read)} dropped as late"
-    yield _figure("late rows", shown, about)
+    if late_rows or not ended:
+        yield _figure("late rows", short_count(late_rows), about)
 
 
 def _of_snapshots(of: Sequence[SnapshotProgress]) -> Iterator[Markup]:
@@ -114,14 +114,18 @@ def _closed(of: QueryClocks) -> str:
     return f"closed up to {short_time(of.applied_watermark, of.at)}" if window is None else f"next: {window.times}"
 
 
-def _of_watermark(of: QueryView, when: str) -> Iterator[Markup]:
+def _of_watermark(of: QueryView, ended: str) -> Iterator[Markup]:
     clocks, now = of.clocks, of.clocks.at
     is_held = of.verdict.state is State.HELD
     out = passed_by_operators(clocks)
     late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
+    when = f" when it {ended}" if ended else ""
     yield _figure(f"behind the clock{when}", behind_text(late), about, is_held=is_held)
-    yield _figure("held by", *_holder(of), is_held=is_held)
+    if ended:
+        yield _figure(f"{ended} at", short_time(now, now), "no window closes until it runs again")
+    else:
+        yield _figure("held by", *_holder(of), is_held=is_held)
     lags = [source.lag for source in clocks.sources]
     unread = "?" if None in lags else short_count(sum(lag or 0 for lag in lags))
     yield _figure("unread", unread, _of_holder(clocks))

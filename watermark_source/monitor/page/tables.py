@@ -112,5 +112,6 @@ def changes_table(changes: Sequence[Change]) -> Markup:
         ]
         for change in newest
     )
-    title = f"The last {count_text(len(newest), 'change')} of holder, status and limit"
+    number = "change" if len(newest) == 1 else count_text(len(newest), "change")
+    title = f"The last {number} of holder, status and limit"
     return folded(title, table(f"{title}; newest first", titles, rows))
