@@ -126,12 +126,12 @@ def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> 
 
 
 def _expired(split: Split, state: SplitState, earliest: int, end: int, shown: PositionText) -> _Lost:
-    between = "what was between, if anything, was"
+    between = "what was between, if anything, was deleted before it was read"
     if shown is plain_position:
-        between = f"up to {count_text(earliest - state.position, 'row')} between were"
+        between = f"up to {count_text(earliest - state.position, 'row')} between were deleted before they were read"
     text = (
         f"{split} was read only up to {shown(split, state.position)}, and begins at {shown(split, earliest)} now: "
-        f"{between} deleted before anyone read them"
+        f"{between}"
     )
     position = min(earliest, end)
     return _Lost(Loss(split, LossKind.ROWS_EXPIRED, text), replace(state, position=position, observed=position))

@@ -228,7 +228,7 @@ def failed() -> Page:
                   points=over_time(source))  # fmt: skip
     error = (
         "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: up to 10 718 rows between were "
-        "deleted before anyone read them. Set failOnDataLoss to false to continue with the rest (what is skipped is "
+        "deleted before they were read. Set failOnDataLoss to false to continue with the rest (what is skipped is "
         "then logged)."
     )
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
