@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from pyspark_mysql_cdc_wm.binlog.compressed_transactions import uncompressed
+from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, TYPE, EventType
-from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs, padded
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from pyspark_mysql_cdc_wm.records.table_map import WriterVersion, read_table_map
-from tests.unit.mysql.event_survey import EventSurvey
 from tests.unit.mysql.record import FOLDER
 
 MAGIC_SIZE = 4
@@ -27,9 +29,15 @@ def charsets(flavour: str = "mysql") -> dict[int, str]:
 
 
 def surveyed(name: str) -> tuple[Bytes, Longs]:
-    memory = padded(content(name))
-    survey = EventSurvey(file=name, position=MAGIC_SIZE, checksums=False)
-    return memory, survey.survey(memory, 0, memory.size - PADDING).events
+    """Return the events of a file one by one, by code that an earlier process has compiled."""
+    file = content(name)
+    memory, walk, at = padded(file), PacketWalk(position=MAGIC_SIZE, checksums=False), 0
+    events = []
+    while at < len(file):
+        stop = at + int.from_bytes(file[at + 9 : at + 13], "little")
+        events.append(walk.one_event(memory, at, stop, name))
+        at = stop
+    return memory, np.concatenate(events)
 
 
 def bodies(name: str, *kinds: EventType) -> list[bytes]:
