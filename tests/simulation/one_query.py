@@ -35,6 +35,8 @@ class QuerySource(MemberDriver):
         self.apart = frozenset()
         self.identified = False
         """Whether a task has reported the run of the query."""
+        self.left_rows = False
+        """Whether the last plan left rows, seen by it or not, of a source that had none before."""
 
     def observe(self, *, one_batch: bool = False, unknown: Set[Split] = frozenset()) -> Observation:
         seen, state = super().observe(one_batch=one_batch, unknown=unknown), self.state()
@@ -60,6 +62,10 @@ class QuerySource(MemberDriver):
         if self.identified:
             self.files[self.file] = turn
             self.apart = self.turns.members
+        splits = planned.state.splits
+        self.left_rows = all(t.watermark is None for t in splits.values()) and any(
+            t.position < self.log.splits[s].readable_end for s, t in splits.items()
+        )
         return planned
 
 

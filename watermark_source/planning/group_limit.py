@@ -271,10 +271,10 @@ def _by_event_times(
     if logs.ends_are_final and all(_is_over(s, t, logs) for s, t in planned.items()):
         return GroupMember(MemberStatus.FINISHED)
     active, known = counting(planned, reached, logs)
-    if any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached):
-        return GroupMember(MemberStatus.STARTING)
-    if known and logs.unknown & active.keys() - known.keys():
-        # The unknown split may have the oldest rows of all: its own source waits for it, too.
+    starts = any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached)
+    # A split without an answer may have the oldest rows of all: its own source waits for it, too.
+    may_start = bool(logs.unknown & active.keys() - known.keys())
+    if starts or (known and may_start):
         return GroupMember(MemberStatus.STARTING)
     if known:
         return GroupMember(MemberStatus.ACTIVE, min(known.values()))
@@ -282,8 +282,9 @@ def _by_event_times(
         idle = (w for t in planned.values() if (w := t.watermark) is not None)
         return GroupMember(MemberStatus.IDLE, max(idle, default=None))
     # Its first row may have been of a split that is idle by now.
-    is_first = waits_for_first and all(t.watermark is None for t in planned.values())
-    return GroupMember(MemberStatus.HOLDING if is_first else MemberStatus.WAITING)
+    if waits_for_first and all(t.watermark is None for t in planned.values()):
+        return GroupMember(MemberStatus.HOLDING)
+    return GroupMember(MemberStatus.STARTING if may_start else MemberStatus.WAITING)
 
 
 def counting(
