@@ -21,7 +21,7 @@ from watermark_source.monitor.page.example_picture import example_picture
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overview import Shown, overview, shown_of
 from watermark_source.monitor.page.query_section import query_section
-from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, EVERY, REFRESHES, Asked
+from watermark_source.monitor.page.reader_choice import ASKED_NOTHING, REFRESHES, Asked
 from watermark_source.monitor.page.tables import changes_table, source_tables
 from watermark_source.monitor.page.verdict_html import verdict_html
 from watermark_source.monitor.page_content import Page
@@ -115,12 +115,10 @@ def _top(name: str, at: int, asked: Asked | None) -> Markup:
     # A file or a notebook is read on another day, too.
     about: list[str] = [f"As of {short_time(at, at)} UTC" if asked else f"As of {watermark_text(at)[:19]} UTC"]
     if asked is not None:
-        often = f"every {EVERY} s"
-        about.append(" · updates: ")
-        for seconds, word in zip(REFRESHES, (often, "off"), strict=True):
-            chosen = "true" if seconds == asked.refresh else None
-            about += [tag("a", word, href=asked.address(refresh=seconds), aria_current=chosen), " "]
-        about += ["· ", tag("a", "JSON", href="status.json")]
+        for seconds, word in zip(REFRESHES, (" · updates: ", " or "), strict=True):
+            chosen, often = "true" if seconds == asked.refresh else None, f"every {seconds} s" if seconds else "off"
+            about += [word, tag("a", often, href=asked.address(refresh=seconds), aria_current=chosen)]
+        about += [" · ", tag("a", "JSON", href="status.json")]
     return tag("header", tag("h1", name), tag("p", *about, class_="soft"), class_="top")
 
 
