@@ -203,7 +203,7 @@ def _after(
         found.append((since, ChangeKind.HOLDER, "watermark", before.holder, name, "" if held is None else held.why))
     elif slow is not None and name == NO_HOLDER and since < slow.end:
         begin, since = max(since, slow.begin), slow.end
-        found.append((begin, ChangeKind.HOLDER, "watermark", name, slow.name, "no row was processed meanwhile"))
+        found.append((begin, ChangeKind.HOLDER, "watermark", name, slow.name, "results waited for it"))
         found.append((since, ChangeKind.HOLDER, "watermark", slow.name, name, ""))
     if limit != before.limit:
         group = "" if source.group is None else source.group.name

@@ -390,12 +390,15 @@ def _closes_by(of: QueryClocks, why: Diagnosis, end: int | None) -> str:
     if held is None:
         return "once the watermark has passed its end"
     (source, hold), then, without = held, held[0].without_holder, ""
+    if hold.by is HeldBy.READING:
+        return f"once {hold.name} is read to its end"
     if (peer := _silent_peer(source, hold)) is not None and peer.time_to_live is not None:
         given_up = short_time(of.at - peer.silent + peer.time_to_live, of.at)
         without = f", or after {given_up}, when it is waited for no more"
     elif hold.kind.is_silence and then is not None and then >= (end or MIN):
-        without = ", or after a restart with idleTimeout, which leaves that out"
-        if hold.timeout is not None and hold.quiet is not None:
+        if hold.timeout is None:
+            without = ", or after a restart with idleTimeout, which leaves that out"
+        elif hold.quiet is not None:
             without = f", or at {short_time(of.at + max(0, hold.timeout - hold.quiet), of.at)}, if that stays silent"
     passed = "moves on" if hold.by is HeldBy.SOURCE or end is None else f"passes {short_time(end, of.at)}"
     return f"once the watermark of {_holders(source)} {passed}{without}"
