@@ -39,6 +39,8 @@ class AnnouncedPositions:
     """Where the source is."""
     end: Mapping[str, int]
     """Where its log ends, as far as that is known."""
+    is_known: bool
+    """Whether that is known of each partition."""
     sent: Millis | None
     """The watermark that has gone out."""
     cap: Millis | None
@@ -53,7 +55,7 @@ class AnnouncedPositions:
             return None
         start, ends = positions_of(splits), observation.logs.ends
         end = {str(s.number): max(t.position, ends.get(s, 0)) for s, t in splits.items()}
-        return cls(observation.announced, start, end, sent, cap)
+        return cls(observation.announced, start, end, not observation.logs.unknown & splits.keys(), sent, cap)
 
     def watermark(self, at: Mapping[str, int]) -> Millis | None:
         """Return the combined watermark of the writers at positions."""
@@ -171,8 +173,12 @@ class AnnouncedPositions:
             return GroupMember(MemberStatus.FINISHED)
         if at is None and self.unread:
             return GroupMember(MemberStatus.STARTING)
+        if at is None and waits_for_first:
+            return GroupMember(MemberStatus.HOLDING)
         if at is None:
-            return GroupMember(MemberStatus.HOLDING if waits_for_first else MemberStatus.WAITING)
+            # What does not answer may have the oldest rows of all.
+            is_without_rows = self.is_known and self.observed.is_current
+            return GroupMember(MemberStatus.WAITING if is_without_rows else MemberStatus.STARTING)
         is_active = any(w.next is not None or _is_waited_for(w) for w in writers)
         return GroupMember(MemberStatus.ACTIVE if is_active else MemberStatus.IDLE, at)
 

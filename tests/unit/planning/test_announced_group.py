@@ -42,12 +42,13 @@ def announced(*batches: tuple[int | None, int, int]) -> Announcements:
 def planned(of: Announcements, others: int | None = None, *, at: SourceState | None = None, **changes: Any) -> Plan:
     state = at or SourceState({A: SplitState(0, 0), B: SplitState(0, 0)})
     policy, is_final = changes.pop("policy", POLICY), changes.pop("is_final", False)
+    unknown = changes.pop("unknown", frozenset())
     seen = OtherMembers() if others is None else OtherMembers(Millis(others), CLICKS, 1)
     return plan(
         state,
         Observation(
             now=Millis(0),
-            logs=ObservedLogs(asked_at=Millis(0), ends=of.log.ends(), ends_are_final=is_final),
+            logs=ObservedLogs(asked_at=Millis(0), ends=of.log.ends(), ends_are_final=is_final, unknown=unknown),
             others=changes.pop("seen", seen),
             seen={read.split: NOTHING_SEEN for read in ranges_of(state)},
             announced=of.observed(state),
@@ -132,8 +133,12 @@ def test_a_source_counts_with_the_watermark_that_is_announced_at_its_position() 
     of_none = announced()
     of_none.log.splits[A].append([5])
     assert member(of_none) == (MemberStatus.STARTING, None)
+    assert member(announced(), unknown=frozenset({A})) == (MemberStatus.STARTING, None)
+    silent = announced()
+    silent.is_current = False
+    assert member(silent) == (MemberStatus.STARTING, None)
     first = PlanPolicy(strategy=Announced(BY), alignment=Alignment(max_drift=10, hold=GroupHold.FIRST_WATERMARK))
-    assert member(announced(), policy=first) == (MemberStatus.HOLDING, None)
+    assert member(silent, policy=first) == (MemberStatus.HOLDING, None)
     of.announce(600, idle=True)
     assert member(of) == (MemberStatus.IDLE, 600)
     of.announce(MAX)
