@@ -188,6 +188,11 @@ class Scenario:
         options = [self._options(log, file) for log, file in zip(logs, files, strict=True)]
         self.query = Query(store, logs, [policy] * len(logs), options)
         self.outside = MemberDriver("x", store, self._log(1), policy) if draw.random() < 0.3 else None
+        # Outages that last, and begin before a source has read anything.
+        more = Random(f"outages of {seed}")
+        begin, lasting = more.choice([0, 0, more.randint(1, 6)]), more.randint(2, 8)
+        self.away = more.choice(self.query.sources)
+        self.outage = range(begin, begin + lasting) if more.random() < 0.3 and seed not in FOUND else range(0)
         self.named = 0
         self.told_before: dict[str, GroupMember] = {}
         """What each had reported before the last batch."""
@@ -217,12 +222,15 @@ class Scenario:
     def run(self, turns: int = 12) -> None:
         """Let things happen between the batches, and check each of them."""
         draw, query = self.random, self.query
-        for _ in range(turns):
+        for turn in range(turns):
             self._happen()
             unknown: dict[str, frozenset[Split]] = {}
             if is_outage := draw.random() < 0.15:
                 out = draw.choice(query.sources)
                 unknown = {out.name: frozenset(draw.sample(sorted(out.log.splits), 1))}
+            if turn in self.outage:
+                is_outage = True
+                unknown |= {self.away.name: frozenset(self.away.log.splits)}
             before = {source.name: Before.of(source) for source in query.sources}
             # Until they plan as one, how old an answer is decides how far apart they may be.
             joined = all(len(each.known.apart) == len(query.sources) - 1 for each in query.sources)
