@@ -27,6 +27,7 @@ from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.options.subscription import announcements_of
 from services.kafka import Kafka, kafka_service
+from services.kafka_local import FAST_START
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic, records_refused
 from services.wait_until import wait_until
 from tests.integration.kafka_streams import KafkaStreams, write
@@ -223,7 +224,7 @@ def test_keys_of_any_bytes_are_audited_and_rows_without_a_key_are_no_copies(kafk
 
 
 def test_a_producer_whose_broker_has_gone_is_closed_once_its_record_has_expired() -> None:
-    with kafka_service() as gone:
+    with kafka_service(jvm=FAST_START) as gone:
         create_topic(gone.bootstrap, "t", 1)
         limits = {"delivery_timeout_ms": 4_000, "request_timeout_ms": 2_000}
         producer = KafkaProducer(bootstrap_servers=gone.bootstrap, client_id="left-behind", **limits)

@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 
 from pyspark_aligned_kafka import DefaultSource
 from services.kafka import Kafka, kafka_service
+from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic, delete_records, delete_topic
 from services.wait_until import wait_until
 from tests.integration.direct_kafka import DirectKafka
@@ -159,7 +160,8 @@ def test_a_topic_no_longer_subscribed_is_a_loss_however_the_query_is_run(
 def test_what_the_log_cleaner_removes_beside_the_first_reading_is_no_loss_and_no_end_that_is_waited_for() -> None:
     """Of a planned range, and of all that was to be read up to the ends found at the start, nothing is left."""
     first_rows = 30
-    with kafka_service(config={"log.cleaner.backoff.ms": "50", "log.initial.task.delay.ms": "0"}) as kafka:
+    config = {"log.cleaner.backoff.ms": "50", "log.initial.task.delay.ms": "0"}
+    with kafka_service(config=config, jvm=FAST_START) as kafka:
         topic = "users"
         create_topic(kafka.bootstrap, topic, 1, config=COMPACTED)
         keys = [b"%d" % (n % 3) for n in range(first_rows)]

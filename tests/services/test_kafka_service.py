@@ -140,7 +140,7 @@ def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
 
 def test_a_setting_that_kafka_refuses_is_named() -> None:
     with (
-        pytest.raises(ServiceError, match=r"(?s)formatting .* failed .*log\.retention\.ms"),
+        pytest.raises(ServiceError, match=r"(?s)Kafka node 1 ended with exit code 1 .*log\.retention\.ms"),
         kafka_service(config={"log.retention.ms": "soon"}, where=Where.LOCAL),
     ):
         pass
