@@ -15,8 +15,9 @@ from pathlib import Path
 
 from services.errors import ServiceError
 from services.ivy import pyspark_home
-from services.java import QUICK_START, java_command
+from services.java import java_command
 from services.local_server import ChildProcess, free_ports
+from services.spark_start import quick_executor
 
 START_SECONDS = 150.0
 _ANSWER_SECONDS = 5.0
@@ -24,8 +25,8 @@ _MASTER_HOST = "127.0.0.1"
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# Little heap and a quick start: a master and its workers only keep books and start executors.
-_JVM = ("-Xmx256m", *QUICK_START)
+# A master and its workers only keep books and start executors.
+_HEAP = "-Xmx256m"
 # What a shell that has an environment activated would hand to executors unasked.
 _PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
 
@@ -130,8 +131,10 @@ class SparkCluster:
     def _launch(self, name: str, host: str, main: str, *arguments: str) -> ChildProcess:
         folder = self._root / name
         folder.mkdir(exist_ok=True)
+        # As Spark's own scripts have it: the archive of classes is for this path alone.
+        classes = os.pathsep.join([str(self._home / "conf"), str(self._home / "jars" / "*")])
         return ChildProcess(
-            [java_command(), "-cp", str(self._home / "jars" / "*"), *_JVM, main, *arguments],
+            [java_command(), "-cp", classes, _HEAP, *quick_executor().split(), main, *arguments],
             folder=folder,
             log=self._root / f"{name}.log",
             files=self._root,
