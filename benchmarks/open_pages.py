@@ -54,13 +54,15 @@ def open_pages(spark: SparkSession, bootstrap: str, topic: str, rounds: int) -> 
         added: list[_Shares] = []
         sent: list[int] = []
         for _ in range(max(1, rounds)):
-            before = _shares(producer, topic)
+            before = _shares(spark, producer, topic)
             with StatusPage(spark, port=0) as page, _opened(page.url) as readers:
                 _passes(producer, topic, WARM_UP / 2)
-                during = [_shares(producer, topic) for _ in range(2)]
+                during = [_shares(spark, producer, topic) for _ in range(2)]
             sent += [int(line) for line in readers]
             # A drift of the machine is the same before and after.
-            added += [each.less(other) for each, other in zip(during, (before, _shares(producer, topic)), strict=True)]
+            added += [
+                each.less(other) for each, other in zip(during, (before, _shares(spark, producer, topic)), strict=True)
+            ]
     python, jvm = ([each[process] for each in added] for process in (0, 1))
     yield Figure(
         f"status page open in {READERS} browsers: CPU of the process that serves it", statistics.median(python),
@@ -89,12 +91,10 @@ def _opened(url: str) -> Iterator[list[str]]:
         received += readers.communicate("")[0].split()
 
 
-def _shares(producer: KafkaProducer, topic: str) -> _Shares:
+def _shares(spark: SparkSession, producer: KafkaProducer, topic: str) -> _Shares:
     """Return how much of a core this process and the JVM of Spark take for a while."""
-    children = psutil.Process().children(recursive=True)
-    # The broker is a JVM, too.
-    (jvm,) = (child for child in children if "org.apache.spark.deploy.SparkSubmit" in child.cmdline())
-    processes = psutil.Process(), jvm
+    # Nothing else has which of the processes is Spark's: the broker is a JVM, too.
+    processes = psutil.Process(), psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]  # noqa: SLF001
     before = [sum(process.cpu_times()[:2]) for process in processes]
     _passes(producer, topic, SECONDS)
     after = [sum(process.cpu_times()[:2]) for process in processes]
