@@ -7,6 +7,7 @@ In a user's own program nothing is changed.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import logging
@@ -194,7 +195,9 @@ class SparkLines(logging.Handler):
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
                 if record.levelno >= logging.WARNING:
-                    wait_until_taken(sys.stderr.fileno())
+                    # A stream of the user's in its place may be no file.
+                    with contextlib.suppress(OSError, ValueError):
+                        wait_until_taken(sys.stderr.fileno())
         except Exception:  # noqa: BLE001 - a line that cannot be written fails no query
             self.handleError(record)
 

@@ -55,7 +55,8 @@ class AnnouncedPositions:
             return None
         start, ends = positions_of(splits), observation.logs.ends
         end = {str(s.number): max(t.position, ends.get(s, 0)) for s, t in splits.items()}
-        return cls(observation.announced, start, end, not observation.logs.unknown & splits.keys(), sent, cap)
+        is_known = not observation.logs.unknown & splits.keys()
+        return cls(observation.announced, start, end, is_known=is_known, sent=sent, cap=cap)
 
     def watermark(self, at: Mapping[str, int]) -> Millis | None:
         """Return the combined watermark of the writers at positions."""
@@ -176,9 +177,8 @@ class AnnouncedPositions:
         if at is None and waits_for_first:
             return GroupMember(MemberStatus.HOLDING)
         if at is None:
-            # What does not answer may have the oldest rows of all.
-            is_without_rows = self.is_known and self.observed.is_current
-            return GroupMember(MemberStatus.WAITING if is_without_rows else MemberStatus.STARTING)
+            # A log that does not answer may have the oldest rows of all.
+            return GroupMember(MemberStatus.WAITING if self.is_known else MemberStatus.STARTING)
         is_active = any(w.next is not None or _is_waited_for(w) for w in writers)
         return GroupMember(MemberStatus.ACTIVE if is_active else MemberStatus.IDLE, at)
 

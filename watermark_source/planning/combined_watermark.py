@@ -192,7 +192,7 @@ def reached_by(others: OtherMembers) -> Millis | None:
     To the lowest watermark of the members that count, and to the highest where all are idle, as with splits: the order
     in which they turn idle does not matter (FLINK-38454). Their watermarks count only while all members are known, and
     an idle member reports what its rows have reached, so no watermark goes in a circle. A member that is starting has
-    rows and no watermark yet.
+    rows, or may have, and no watermark yet.
     """
     if others.hold or others.ceiling is not None or others.planned == FIRST:
         return None

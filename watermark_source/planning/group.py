@@ -62,7 +62,8 @@ class MemberStatus(Enum):
     HOLDING = "holding"
     """Has none yet, and the others wait until it has: it reads a snapshot that comes first."""
     STARTING = "starting"
-    """Has rows and no watermark yet: it holds back members with a watermark, and none without."""
+    """Has rows, or a log that does not answer whether it has, and no watermark yet: it holds back members with a
+    watermark, and none without."""
     ACTIVE = "active"
     IDLE = "idle"
     FINISHED = "finished"

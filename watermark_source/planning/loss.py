@@ -10,8 +10,8 @@ from watermark_source.durations import count_text
 from watermark_source.errors import DataLossError, labelled
 from watermark_source.planning.lineage import Cut, Parting, parting
 from watermark_source.planning.observation import ObservedLogs
-from watermark_source.planning.policy import LossKind, OnLoss
-from watermark_source.planning.split import PositionText, Split, plain_position
+from watermark_source.planning.policy import EVERY_LOSS_FAILS, LossKind, OnLoss
+from watermark_source.planning.split import PositionText, Split
 from watermark_source.planning.state import SplitState
 
 
@@ -27,7 +27,7 @@ class Loss:
 def check_loss(
     splits: Mapping[Split, SplitState],
     logs: ObservedLogs,
-    shown: PositionText = plain_position,
+    on_loss: OnLoss = EVERY_LOSS_FAILS,
     ids: Mapping[str, str] | None = None,
 ) -> tuple[dict[Split, SplitState], tuple[Loss, ...]]:
     """Return the splits to continue with, the added ones included, and what was lost.
@@ -37,8 +37,9 @@ def check_loss(
     log no longer holds our position, at the first retained row. Rows behind our position that an earlier plan has seen,
     and that were replaced, are lost too. No loss is found twice.
 
-    ``ids`` are those of the logs that were read.
+    ``ids`` are those of the logs that were read; ``on_loss`` states how positions are shown.
     """
+    shown = on_loss.position_text
     continuing: dict[Split, SplitState] = {}
     losses: list[Loss] = []
     anew, replaced = created_again(ids or {}, logs), partings(splits, logs)
@@ -64,7 +65,7 @@ def check_loss(
         elif end < state.position:
             lost = _shorter(split, state, end, shown)
         else:
-            lost = _expired(split, state, earliest, end, shown)
+            lost = _expired(split, state, earliest, end, on_loss)
         if lost is not None:
             continuing[split] = lost.continuing
             # Of a log that was created again nothing may have been read.
@@ -125,13 +126,12 @@ def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> 
     return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end))
 
 
-def _expired(split: Split, state: SplitState, earliest: int, end: int, shown: PositionText) -> _Lost:
-    between = "what was between, if anything, was deleted before it was read"
-    if shown is plain_position:
-        between = f"up to {count_text(earliest - state.position, 'row')} between were deleted before they were read"
+def _expired(split: Split, state: SplitState, earliest: int, end: int, on_loss: OnLoss) -> _Lost:
+    shown = on_loss.position_text
+    most = f"up to {count_text(earliest - state.position, 'row')}" if on_loss.positions_are_rows else "if anything"
     text = (
         f"{split} was read only up to {shown(split, state.position)}, and begins at {shown(split, earliest)} now: "
-        f"{between}"
+        f"what was between, {most}, was deleted before it was read"
     )
     position = min(earliest, end)
     return _Lost(Loss(split, LossKind.ROWS_EXPIRED, text), replace(state, position=position, observed=position))

@@ -156,7 +156,7 @@ def known_before(
         # Rows of a snapshot have no event time, and it is never quiet.
         if s.log not in state.snapshots.frontiers and observation.seen[s].is_undated
     }
-    splits, losses = check_loss(kept, logs, policy.on_loss.position_text, state.ids)
+    splits, losses = check_loss(kept, logs, policy.on_loss, state.ids)
     splits |= {s: unanswered(splits[s]) for s in logs.silent & splits.keys()}
     refuse(losses, policy.on_loss)
     catch_up = None

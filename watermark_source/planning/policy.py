@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import Final
 
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.strategy import Bounded, ProcessingTime, WatermarkStrategy
@@ -103,6 +104,11 @@ class OnLoss:
     conditions: Mapping[LossKind, str] = field(default_factory=dict)
     """The error condition of each kind of loss in the system's usual Spark source."""
     position_text: PositionText = plain_position
+    positions_are_rows: bool = True
+    """Whether positions count rows: then so many are gone at most as lie between two of them."""
+
+
+EVERY_LOSS_FAILS: Final = OnLoss()
 
 
 class AfterCatchUp(Enum):

@@ -46,7 +46,7 @@ def test_a_log_shorter_than_our_position_goes_on_at_its_end_and_keeps_its_waterm
 def test_rows_deleted_before_they_were_read_are_skipped_and_reported() -> None:
     splits, losses = check_loss({A: at(5, 100)}, outside(ends={A: 30}, earliest={A: 12}))
     assert splits == {A: at(12, 100)}
-    assert losses[0].text.endswith("begins at 12 now: up to 7 rows between were deleted before they were read")
+    assert losses[0].text.endswith("begins at 12 now: what was between, up to 7 rows, was deleted before it was read")
 
 
 def test_positions_are_reported_as_users_know_them() -> None:
@@ -55,11 +55,12 @@ def test_positions_are_reported_as_users_know_them() -> None:
 
     state, known = {A: at(5), B: at(5)}, outside(ends={A: 30, B: 3}, earliest={A: 12}, added={C: 4})
     known = replace(known, ends={**known.ends, C: 9})
-    _, losses = check_loss(state, known, shown)
-    assert f"read only up to page 5 of {A}, and begins at page 12 of {A} now: what was between, " in losses[0].text
+    of_pages = OnLoss(position_text=shown, positions_are_rows=False)
+    _, losses = check_loss(state, known, of_pages)
+    assert f"read only up to page 5 of {A}, and begins at page 12 of {A} now: what was between, if anything, " in losses[0].text
     assert f"ends at page 3 of {B}, but was already read up to page 5 of {B}:" in losses[1].text
     assert f"it starts at page 4 of {C}" in losses[2].text
-    _, (gone,) = check_loss({A: at(5)}, outside(), shown)
+    _, (gone,) = check_loss({A: at(5)}, outside(), of_pages)
     assert gone.text.endswith(f"up to page 5 of {A}")
 
 

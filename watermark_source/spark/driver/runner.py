@@ -69,15 +69,18 @@ class SourceRunner:
         minimum_rows: MinimumRows | None = None,
         fail_on_data_loss: bool,
     ) -> None:
+        clock = Clock()
+        self._definition = definition
+        self._connector = definition.open()
         on_loss = OnLoss(
-            fails=fail_on_data_loss, conditions=definition.loss_conditions, position_text=definition.position_text
+            fails=fail_on_data_loss,
+            conditions=definition.loss_conditions,
+            position_text=definition.position_text,
+            positions_are_rows=self._connector.positions_are_rows,
         )
         policy = replace(options.policy, on_loss=on_loss, minimum_rows=minimum_rows)
         self._policy = policy
         self._fails_on_loss = fail_on_data_loss
-        clock = Clock()
-        self._definition = definition
-        self._connector = definition.open()
         if not options.policy.strategy.looks_up_times:
             self._connector = replace(self._connector, time_index=None)
         idleness = options.policy.idleness

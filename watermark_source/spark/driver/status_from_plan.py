@@ -27,7 +27,7 @@ from watermark_source.planning.planner import Plan
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Percentile, WatermarkStrategy
-from watermark_source.planning.watermark import MAX, MIN, Millis
+from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver.plan_history import History
 from watermark_source.spark.driver.task_reports import RowCounts
 from watermark_source.spark.options import EngineOptions
@@ -165,13 +165,13 @@ def _group(name: str, facts: PlanFacts, seen: Seen, now: Millis) -> GroupStatus:
     state, others, own_drift = facts.state, seen.plan.observation.others, facts.policy.alignment.max_drift
     drift, elsewhere = drift_in_force(own_drift, others), others.slowest
     drift_of = None if drift == own_drift else others.drift_of
-    is_time = state.group.limit != MAX and not holds_all_beginnings(state.group.limit, drift)
+    reads_nothing = holds_all_beginnings(state.group.limit, drift)
     return GroupStatus(
         name,
         drift,
-        limit=state.group.limit if is_time else None,
+        limit=None if reads_nothing or state.group.limit == MAX else state.group.limit,
         members=len(state.splits),
-        hold=state.group.limit == MIN,
+        hold=reads_nothing,
         others=others.members,
         slowest=None if elsewhere is None else elsewhere.name,
         since=None if elsewhere is None else elsewhere.since,
