@@ -28,7 +28,6 @@ from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests import most_memory
-from tests.forked_python import forked_python
 from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, pytest_sessionfinish, take_counts  # noqa: F401 - one is a hook
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
@@ -252,21 +251,11 @@ def new_topic(kafka: Kafka, topic_name: str) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def python_of_spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What Spark starts as Python: by day its processes that plan are copies of one, which has their imports."""
-    if request.config.getoption("--long"):
-        return sys.executable
-    return str(forked_python(tmp_path_factory.mktemp("python")))
-
-
-@pytest.fixture(scope="session")
-def spark(
-    request: pytest.FixtureRequest, python_of_spark: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small local Spark for the whole run: two cores, UTC, no web page."""
     from pyspark.sql import SparkSession
 
-    os.environ.update(PYSPARK_PYTHON=python_of_spark, PYSPARK_DRIVER_PYTHON=sys.executable)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -296,8 +285,6 @@ def spark(
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    # What tests start has Python itself.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     yield session
     session.stop()
 

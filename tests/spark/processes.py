@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from pathlib import Path
 
 import psutil
 from pyspark.sql import SparkSession
@@ -11,11 +10,7 @@ from pyspark.sql import SparkSession
 
 def runner_processes(spark: SparkSession) -> list[psutil.Process]:
     """Return the runner processes of this session's sources."""
-    found: list[psutil.Process] = []
-    for started in _jvm(spark).children():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            found += [_copy_for(started)] if _runs(started, "python_streaming_source_runner") else []
-    return found
+    return [p for p in _jvm(spark).children() if _runs(p, "python_streaming_source_runner")]
 
 
 def newest_runner(spark: SparkSession) -> psutil.Process:
@@ -45,9 +40,3 @@ def _runs(process: psutil.Process, module: str) -> bool:
     with contextlib.suppress(psutil.NoSuchProcess):
         return module in " ".join(process.cmdline())
     return False
-
-
-def _copy_for(program: psutil.Process) -> psutil.Process:
-    """Return the copy that a program of ``forked_python`` has been given, or Python itself."""
-    given = Path(program.cmdline()[2]).parent / f"{program.pid}.copy"
-    return psutil.Process(int(given.read_text(encoding="ascii"))) if given.exists() else program

@@ -173,12 +173,12 @@ spark.stop()
 """
 
 
-def test_windows_through_connect_are_the_same(streams: Streams, python_of_spark: str, tmp_path: Path) -> None:
+def test_windows_through_connect_are_the_same(streams: Streams, tmp_path: Path) -> None:
     (tmp_path / "connect").mkdir()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_GATEWAY"))}
     ended = subprocess.run(
         [sys.executable, "-c", CLIENT, str(tmp_path)],
-        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": python_of_spark},
+        env={**environment, "PYTHONPATH": os.pathsep.join(sys.path), "PYSPARK_PYTHON": sys.executable},
         capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
