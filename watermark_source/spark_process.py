@@ -197,7 +197,7 @@ class SparkLines(logging.Handler):
                 if record.levelno >= logging.WARNING:
                     # A stream of the user's in its place may be no file.
                     with contextlib.suppress(OSError, ValueError):
-                        wait_until_taken(sys.stderr.fileno())
+                        wait_until_taken(sys.stderr.fileno(), self._clock)
         except Exception:  # noqa: BLE001 - a line that cannot be written fails no query
             self.handleError(record)
 
@@ -220,7 +220,7 @@ class SparkLines(logging.Handler):
         return f"{moment} {level} {record.name.partition('.')[0]}: {self._named}{text}{times}"
 
 
-def wait_until_taken(descriptor: int) -> None:
+def wait_until_taken(descriptor: int, clock: Callable[[], float]) -> None:
     """Wait, for half a second at most, until what was written to a pipe is taken; another file is not waited for.
 
     As a query ends, Spark closes its end of the pipe at once, and what nobody has taken is lost: the warnings of a
@@ -228,8 +228,8 @@ def wait_until_taken(descriptor: int) -> None:
     """
     if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return
-    until = time.monotonic() + _LONGEST_TO_TAKE
-    while _untaken(descriptor) and time.monotonic() < until:
+    until = clock() + _LONGEST_TO_TAKE
+    while _untaken(descriptor) and clock() < until:
         time.sleep(_LOOK_AGAIN)
 
 
