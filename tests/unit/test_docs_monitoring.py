@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from docs.status_page import STATUS_PAGE, status_page
+from tests.unit.monitor.example_pages import PAGES
 from watermark_source.monitor.metrics import METRICS, MetricKind
 from watermark_source.status_model.source_status import REPORTED_SPLITS, Status
 
@@ -23,6 +24,14 @@ def test_every_metric_is_in_the_table_and_nothing_else() -> None:
     listed = re.findall(r"^\|[^|]*\| `(\w+)` \|", status_page(), re.MULTILINE)
     assert {f"watermark_source_{name}" for name in listed} == names
     assert len(listed) == len(names)
+
+
+def test_the_example_of_the_terminal_has_the_words_of_a_verdict() -> None:
+    (query,) = PAGES["held-back"].queries
+    example = re.search(r"^    (◆ .*)\n    (.*)…$", PAGE, re.MULTILINE)
+    assert example is not None
+    for shown, line in zip(example.groups(), query.verdict.lines, strict=False):
+        assert re.sub(r"[0-9:]{8}", "", line).startswith(re.sub(r"[0-9:]{8}", "", shown))
 
 
 def test_every_status_is_explained() -> None:

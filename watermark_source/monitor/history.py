@@ -124,7 +124,7 @@ class ChangeHistory:
         self._numbers = count()
 
     def record(self, query: str, sources: Iterable[SourceStatus], slow: HolderSpan | None = None) -> None:
-        """Take in what the sources of a query report. What is reported first is no change.
+        """Take in what the sources of a query report. What is reported first is no change, but a slow batch is one.
 
         Args:
             query: its name.
@@ -190,8 +190,7 @@ def _after(
     name = NO_HOLDER if held is None else holder_name(held)
     point = _point(source.at, source)
     statuses = {view.split: view.status for view in source.splits}
-    if before is None:
-        return _Known(name, source.at, limit, statuses, (point,)), []
+    before = before or _Known(name, source.at, limit, statuses, (point,))
     found: list[tuple[int, ChangeKind, str, str, str, str]] = []
     for view in source.splits:
         status = before.statuses.get(view.split)
@@ -201,7 +200,7 @@ def _after(
     since = before.since if name == before.holder else source.at
     if name != before.holder:
         found.append((since, ChangeKind.HOLDER, "watermark", before.holder, name, "" if held is None else held.why))
-    elif slow is not None and name == NO_HOLDER and since < slow.end:
+    if slow is not None and name == NO_HOLDER and since < slow.end:
         begin, since = max(since, slow.begin), slow.end
         found.append((begin, ChangeKind.HOLDER, "watermark", name, slow.name, "results waited for it"))
         found.append((since, ChangeKind.HOLDER, "watermark", slow.name, name, ""))
@@ -245,7 +244,8 @@ def thinned(points: tuple[Point, ...], most: int = MOST_POINTS) -> tuple[Point, 
 
 
 def _worse_of(a: Point, b: Point) -> Point:
-    return Point(b.at, *map(_worse, a[1:], b[1:]))
+    # So that the first point stays that of the first report.
+    return Point(a.at, *map(_worse, a[1:], b[1:]))
 
 
 def _worse(a: int | None, b: int | None) -> int | None:

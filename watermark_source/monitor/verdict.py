@@ -26,11 +26,12 @@ from watermark_source.monitor.three_clocks import (
 )
 from watermark_source.monitor.window_facts import names_text
 from watermark_source.planning.group import Peer
+from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import Motion
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause, cause, short_time
-from watermark_source.status_model.hold_texts import advice_of, as_sentence, subject
+from watermark_source.status_model.hold_texts import advice_of, as_sentence, ends_by_itself, subject
 from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus, Status
 
 
@@ -115,8 +116,7 @@ def verdict_of(
             more=(more, *_hold(held, of, held_since)),
         )
     if why.verdict is DelayVerdict.UNKNOWN:
-        if of.first_batch is not None and held is not None and held[1].kind.motion is Motion.COMES:
-            # What the first batch reads holds nothing back yet.
+        if _waits_for_first_batch(of, held):
             held = None
         state = State.WAITS if held is None else State.HELD
         sentences = (*_hold(held, of, held_since), *_next_to_close(of, why))
@@ -137,6 +137,11 @@ def verdict_of(
             *_next_to_close(of, why),
         ),
     )
+
+
+def _waits_for_first_batch(of: QueryClocks, held: tuple[SourceStatus, Hold] | None) -> bool:
+    """Return whether results wait for the first batch alone: what it reads holds nothing back yet."""
+    return of.first_batch is not None and (held is None or held[1].kind.motion is Motion.COMES)
 
 
 def ended_verdict(of: QueryClocks | None, at: int, batch: int | None, error: str | None, now: int) -> Verdict:
@@ -180,6 +185,8 @@ def _state(of: QueryClocks, why: Diagnosis, held: tuple[SourceStatus, Hold] | No
         return State.ENDED, "complete"
     if snapshots_of(of):
         return State.WAITS, "reads a snapshot"
+    if _waits_for_first_batch(of, held):
+        return State.WAITS, "starting"
     if of.input_watermark is None and not of.first_batch:
         return State.WAITS if held is None else State.HELD, "no watermark yet"
     if held is not None:
@@ -317,6 +324,8 @@ def _hold(held: tuple[SourceStatus, Hold] | None, of: QueryClocks, since: Since 
     if since is not None and of.at - since.at >= _WORTH_NAMING:
         verb = f"{'have' if several else 'has'} held {back} back {span_text(since, of.at)}"
     to_do = advice_of(source)
+    if to_do and ends_by_itself(hold):
+        to_do = f"no option is needed: {to_do}"
     # Of a partition and of a writer it is in the first sentence and in their row.
     why = f": {hold.why}." if hold.by in (HeldBy.SOURCE, HeldBy.READING) or several else "."
     where = "" if is_one else f"for source {source.source_name}: "
@@ -389,19 +398,50 @@ def _closes_by(of: QueryClocks, why: Diagnosis, end: int | None) -> str:
         return "with the next batch, which applies what the sources have sent"
     if held is None:
         return "once the watermark has passed its end"
-    (source, hold), then, without = held, held[0].without_holder, ""
+    return _once_further(*held, of, end)
+
+
+def _once_further(source: SourceStatus, hold: Hold, of: QueryClocks, end: int | None) -> str:
+    """Return when the watermark of a source that is held is further."""
     if hold.by is HeldBy.READING:
         return f"once {hold.name} is read to its end"
-    if (peer := _silent_peer(source, hold)) is not None and peer.time_to_live is not None:
-        given_up = short_time(of.at - peer.silent + peer.time_to_live, of.at)
-        without = f", or after {given_up}, when it is waited for no more"
-    elif hold.kind.is_silence and then is not None and then >= (end or MIN):
-        if hold.timeout is None:
-            without = ", or after a restart with idleTimeout, which leaves that out"
-        elif hold.quiet is not None:
-            without = f", or at {short_time(of.at + max(0, hold.timeout - hold.quiet), of.at)}, if that stays silent"
-    passed = "moves on" if hold.by is HeldBy.SOURCE or end is None else f"passes {short_time(end, of.at)}"
+    if hold.by is HeldBy.SOURCE:
+        return _WITHOUT_A_LIMIT.get(hold.name, f"once the limit of the group moves on{_given_up(source, hold, of.at)}")
+    then = source.without_holder
+    without = _left_out(source, of.at) if then is not None and then >= (end or MIN) else ""
+    passed = "moves on" if end is None else f"passes {short_time(end, of.at)}"
     return f"once the watermark of {_holders(source)} {passed}{without}"
+
+
+_WITHOUT_A_LIMIT: Final[Mapping[str, str]] = {
+    str(STORE): "once the store of the group answers",
+    str(TO_COME): "once the other sources of the group have joined",
+}
+"""What closes a window while the group's limit is held by no source."""
+
+
+def _given_up(source: SourceStatus, hold: Hold, now: int) -> str:
+    """Return when a source of the group that has stopped reporting is waited for no more."""
+    peer = _silent_peer(source, hold)
+    if peer is None or peer.time_to_live is None:
+        return ""
+    at = short_time(source.at - peer.silent + peer.time_to_live, now)
+    return f", or after {at}, when {hold.name} is waited for no more"
+
+
+def _left_out(source: SourceStatus, now: int) -> str:
+    """Return when all that hold a source are left out, if they stay silent; empty if that leaves out not all."""
+    if source.more_holds or not all(hold.kind.is_silence for hold in source.holds):
+        return ""
+    that, stay = ("that", "that stays") if len(source.holds) == 1 else ("them", "they stay")
+    if any(hold.timeout is None for hold in source.holds):
+        return f", or after a restart with idleTimeout, which leaves {that} out"
+    left = [hold.timeout - hold.quiet for hold in source.holds if hold.timeout is not None and hold.quiet is not None]
+    if len(left) < len(source.holds):
+        return ""
+    # The times are as of the plan; the next one leaves out whose time is over.
+    at = source.at + max(left)
+    return f", or {f'at {short_time(at, now)}' if at > now else 'with the next batch'}, if {stay} silent"
 
 
 class NextWindow(NamedTuple):

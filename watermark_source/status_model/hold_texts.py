@@ -230,6 +230,13 @@ def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
     return ENGLISH[hold.kind].advice(hold, words, window)
 
 
+def ends_by_itself(hold: Hold) -> bool:
+    """Return whether a hold ends while the query runs, without anyone's help: its advice states how."""
+    if hold.kind.is_silence:
+        return hold.by is HeldBy.SPLIT and hold.timeout is not None and not hold.is_last
+    return hold.kind is HoldKind.SNAPSHOT or (hold.kind is HoldKind.BACKLOG and hold.by is HeldBy.SPLIT)
+
+
 _STOPPED_AFTER: Final = 60_000
 """Milliseconds without an announcement after which a writer may have stopped."""
 
@@ -255,7 +262,7 @@ def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:
         return f"to continue without a silent {words.split}, write {IDLE_TIMEOUT}"
     left = "" if hold.quiet is None else f", in {format_duration(max(0, hold.timeout - hold.quiet))}"
     timeout = format_duration(hold.timeout)
-    return f"no option is needed: once it has been silent for idleTimeout ({timeout}){left}, {hold.name} is left out"
+    return f"once it has been silent for idleTimeout ({timeout}){left}, {hold.name} is left out"
 
 
 def from_start(words: Words) -> str:
@@ -333,9 +340,7 @@ def _backlog_advice(hold: Hold, words: Words, _: Waiting) -> str:
             "docs/watermarks.md, Transactions. A log that was truncated or created again after the query began has no "
             "such end any more: begin with a new checkpoint location"
         )
-    return "no option is needed: it is being read" + (
-        "" if words.limit is None else f"; {words.limit}, if set, limits the rows of a batch"
-    )
+    return "it is being read" + ("" if words.limit is None else f"; {words.limit}, if set, limits the rows of a batch")
 
 
 def _read_advice(hold: Hold, _: Words, __: Waiting) -> str:
@@ -416,7 +421,7 @@ ENGLISH: Final[Mapping[HoldKind, English]] = {
     HoldKind.SNAPSHOT: English(
         lambda *_: "it is read first, and rows of a snapshot have no watermark",
         "{who} {are} read first, and rows of a snapshot have no watermark",
-        lambda *_: "no option is needed: the watermark begins with the changes behind it",
+        lambda *_: "the watermark begins with the changes behind it",
         "{who} is read first",
     ),
     HoldKind.LEFT_OUT: English(

@@ -10,6 +10,7 @@ from tests.unit.monitor.example_pages import PAGES
 from tests.unit.monitor.example_status import KAFKA, NOON
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.three_clocks import diagnose
+from watermark_source.monitor.verdict import verdict_of
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -247,6 +248,22 @@ def test_only_silence_is_advised_to_be_left_out_as_it_is() -> None:
     line = 'to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
     reported = {kind for kind in HoldKind if advice(Hold(name="orders-0", kind=kind), KAFKA) == line}
     assert reported == {kind for kind in HoldKind if kind.is_silence}
+
+
+@pytest.mark.parametrize("kind", HoldKind)
+@pytest.mark.parametrize(("timeout", "is_last"), [(None, False), (30_000, False), (30_000, True)])
+def test_that_no_option_is_needed_is_said_of_a_running_query_alone(
+    kind: HoldKind, timeout: int | None, is_last: bool
+) -> None:
+    """Where a query has ended, nothing ends by itself."""
+    (query,) = PAGES["held-back"].queries
+    by = HeldBy.READING if kind is HoldKind.SNAPSHOT else HeldBy.SPLIT
+    hold = Hold(name="orders-2", kind=kind, by=by, timeout=timeout, is_last=is_last)
+    assert "no option is needed" not in advice(hold, KAFKA)
+    clocks = replace(query.clocks, sources=(replace(query.clocks.sources[0], slowest=(hold,)),))
+    said = "No option is needed: " in str(verdict_of(clocks, diagnose(clocks)).more[0])
+    silence = kind.is_silence and timeout is not None and not is_last
+    assert said == (silence or kind in (HoldKind.BACKLOG, HoldKind.SNAPSHOT))
 
 
 @pytest.mark.parametrize("by", [HeldBy.WRITER, HeldBy.SOURCE])

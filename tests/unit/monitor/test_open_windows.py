@@ -77,8 +77,8 @@ def test_with_an_idle_timeout_it_is_stated_when_a_silent_partition_is_left_out()
     found = explained(source_status(PASSED, quiet, NEVER, watermark=None, idle_timeout=30_000))
     assert found.sentence.endswith("orders-1 is 17 min behind, with nothing to read; orders-2 has never had a record")
     assert found.remarks == (
-        "to do: no option is needed: once it has been silent for idleTimeout (30 s), in 23 s, orders-1 is left out",
-        "to do: no option is needed: once it has been silent for idleTimeout (30 s), orders-2 is left out",
+        "to do: once it has been silent for idleTimeout (30 s), in 23 s, orders-1 is left out",
+        "to do: once it has been silent for idleTimeout (30 s), orders-2 is left out",
     )
 
 
@@ -88,7 +88,7 @@ def test_a_partition_that_waits_for_its_idle_timeout_is_not_advised_to_shorten_t
     late = {"idle_timeout": 10_000, "out_of_orderness": 20 * MINUTE}
     found = explained(source_status(PASSED, quiet, **late))
     left_out = "once it has been silent for idleTimeout (10 s), in 6.5 s, orders-1 is left out"
-    assert found.remarks == (f"to do: no option is needed: {left_out}",)
+    assert found.remarks == (f"to do: {left_out}",)
 
 
 def test_a_partition_that_is_being_read_or_was_just_now_is_not_silent() -> None:

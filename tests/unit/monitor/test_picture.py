@@ -80,6 +80,7 @@ def test_of_points_over_time_the_worst_and_the_newest_remain(most: int, points: 
     found = thinned(given_points, most)
     assert len(found) <= most
     assert found[-1:] == given_points[-1:]
+    assert [p.at for p in found[:1]] == [p.at for p in given_points[:1]]
     assert max((p.behind or 0 for p in found), default=0) == max((p.behind or 0 for p in given_points), default=0)
 
 

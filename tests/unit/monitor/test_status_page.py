@@ -35,7 +35,7 @@ from tests.unit.monitor.example_status import (
 )
 from watermark_source.command_line import main
 from watermark_source.errors import UsageError
-from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind
+from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind, HolderSpan
 from watermark_source.monitor.page.chain_picture import chain_picture, chains_of
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import Asked
@@ -45,10 +45,11 @@ from watermark_source.monitor.terminal import _page_picture, read_page, watch
 from watermark_source.monitor.three_clocks import diagnose
 from watermark_source.monitor.verdict import State, verdict_of
 from watermark_source.planning.group import OwnSilence, Peer
+from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import Hold
 from watermark_source.planning.range_report import LateRows
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.status_model.status_json import status_from_json
 
@@ -310,7 +311,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "payments has held the limit of the alignment group back since 12:10:00 (11 s): orders-0 is paused",
                 "held by" + "payments" + "the limit of the group, since 12:10:00 (11 s)",
-                "once the watermark of payments moves on, or after 12:11:29, when it is waited for no more.",
+                "once the limit of the group moves on, or after 12:11:29, when payments is waited for no more.",
                 "Who held it" + "longest: payments (limit of the group), 11 s",
                 "the group waits for it until its alignmentTimeToLive (2 min) has passed, in 1 min 18 s.",
             ),
@@ -398,6 +399,22 @@ def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> No
         assert '<li class="row failed">' not in text
 
 
+def test_of_an_ended_query_it_is_stated_what_waits_for_windows_that_are_open_alone_and_nothing_is_held() -> None:
+    failed = PAGES["failed"]
+    (gone,) = failed.ended
+    assert gone.query is not None
+    clocks = gone.query.clocks
+    for changed in (replace(clocks, has_windows=False), replace(clocks, input_watermark=MAX)):
+        ended = gone._replace(query=replace(gone.query, clocks=changed))
+        text = Outline(page_html(replace(failed, ended=(ended,)))).text
+        assert "failed at12:06:59" in text
+        assert "no window closes" not in text
+    assert "failed at2026-11-21 12:06:59" in Outline(page_html(replace(failed, at=failed.at + 24 * HOUR))).text
+    (held,) = PAGES["held-back"].queries
+    assert '<div class="held">' in page_html(page(held))
+    assert '<div class="held">' not in page_html(page(ended=(gone._replace(error=None, query=held),)))
+
+
 def test_what_waits_is_not_called_fresh_beside_results_that_are_late() -> None:
     for name, of in PAGES.items():
         text = Outline(page_html(of)).text
@@ -422,6 +439,53 @@ def test_a_slow_batch_is_what_results_are_held_by() -> None:
         "Batch 8 has run since 12:09:11 (1 min); the one before took 0.6 s. No option"
     )
     assert "closes in a batch after batch 8." in str(verdict.more[-1])
+
+
+def test_a_first_batch_that_takes_long_is_named_as_such_and_holds_nothing_back() -> None:
+    (shown,) = PAGES["on-time"].queries
+    slow = Unprocessed(shown.clocks.at - MINUTE, "orders-0")
+    for sources in (shown.clocks.sources, PAGES["ten-thousand"].queries[0].clocks.sources):
+        clocks = replace(shown.clocks, sources=sources, batch=None, first_batch=MINUTE, unprocessed=slow)
+        verdict = verdict_of(clocks, diagnose(clocks))
+        assert (verdict.state, verdict.word) == (State.WAITS, "starting")
+    starting = replace(shown, clocks=replace(clocks, sources=shown.clocks.sources), why=diagnose(clocks))
+    assert "held by" + "the first batch" in Outline(page_html(page(starting))).text
+
+
+@pytest.mark.parametrize(
+    ("name", "closes"),
+    [
+        (str(STORE), "closes once the store of the group answers."),
+        (str(TO_COME), "closes once the other sources of the group have joined."),
+    ],
+)
+def test_where_no_source_holds_the_limit_of_the_group_what_closes_a_window_is_named(name: str, closes: str) -> None:
+    frozen = PAGES["frozen-source"].queries[0].clocks
+    (source,) = frozen.sources
+    clocks = replace(frozen, sources=(replace(source, slowest=(replace(source.holds[0], name=name),)),))
+    assert str(verdict_of(clocks, diagnose(clocks)).more[-1]).endswith(closes)
+
+
+def test_when_silence_closes_a_window_is_stated_if_it_leaves_out_all_that_hold_it_and_by_the_plan() -> None:
+    (shown,) = PAGES["held-back"].queries
+    (source,) = shown.clocks.sources
+    (first,) = source.slowest
+    second = replace(first, name="orders-4", quiet=1_000)
+    endless = (replace(first, timeout=None), replace(second, timeout=None))
+    cases: list[tuple[dict[str, Any], int, str]] = [
+        ({}, 5_000, "or at 12:10:17, if that stays silent."),
+        ({}, 6_000, "or with the next batch, if that stays silent."),
+        ({"slowest": (first, second)}, 0, "or at 12:10:20, if they stay silent."),
+        ({"slowest": endless}, 0, "idleTimeout, which leaves them out."),
+        ({"slowest": (first, replace(second, kind=HoldKind.BACKLOG))}, 0, "orders-2 and orders-4 passes 12:01:00."),
+        ({"more_holds": 1}, 0, "orders-2 and 1 more passes 12:01:00."),
+    ]
+    for fields, later, closes in cases:
+        clocks = replace(shown.clocks, sources=(replace(source, **fields),), at=shown.clocks.at + later)
+        assert str(verdict_of(clocks, diagnose(clocks)).more[-1]).endswith(closes)
+    frozen = PAGES["frozen-source"].queries[0].clocks
+    clocks = replace(frozen, at=frozen.at + 5_000)
+    assert "or after 12:11:29, when" in str(verdict_of(clocks, diagnose(clocks)).more[-1])
 
 
 def test_a_holder_that_was_there_when_the_page_began_to_look_may_have_held_before() -> None:
@@ -456,10 +520,15 @@ def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None
     (source,) = shown.clocks.sources
     late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)))
     clocks = replace(shown.clocks, sources=(late,))
-    for dropped, about in ((0, "0.0411 % of 12 157 read"), (3, "0.0411 % of 12 157 read, dropped by this query")):
+    for dropped, about in ((0, "0.0411 % of 12 157 read"), (3, "0.0411 % of 12 157 read; this query has dropped some")):
         text = Outline(page_html(page(replace(shown, clocks=clocks, dropped=dropped)))).text
         assert f"late rows5{about}" in text
         assert "● on time, with late rows" in text
+    (gone,) = PAGES["failed"].ended
+    assert gone.query is not None
+    ended = gone._replace(query=replace(gone.query, dropped=3))
+    text = Outline(page_html(replace(PAGES["failed"], ended=(ended,)))).text
+    assert "late rows0" + "0 % of 488 310 read; this query has dropped some" in text
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:
@@ -559,6 +628,22 @@ def held_by(number: int, at: int, **fields: Any) -> SourceStatus:
     """Return the status of three partitions of which one holds the watermark."""
     splits = [split_view(n, watermark=NOON if n == number else NOON + 1_000, holds_back=n == number) for n in range(3)]
     return source_status(*splits, at=at, **fields)
+
+
+def test_a_batch_that_took_long_is_kept_in_the_first_report_and_where_the_holder_changed_with_its_plan() -> None:
+    history = ChangeHistory()
+    calm, minutes = replace(held_by(0, NOON), slowest=()), [NOON + n * MINUTE for n in range(6)]
+    history.record("sales", [calm], HolderSpan("batch 0", minutes[0], minutes[1]))
+    history.record("sales", [held_by(0, minutes[2])])
+    history.record("sales", [replace(calm, at=minutes[3])], HolderSpan("batch 2", minutes[3] - 100, minutes[5]))
+    assert [(change.at, change.before, change.after) for change in history.changes()] == [
+        (minutes[0], "nothing", "batch 0"),
+        (minutes[1], "batch 0", "nothing"),
+        (minutes[2], "nothing", "orders-0"),
+        (minutes[3], "orders-0", "nothing"),
+        (minutes[3], "nothing", "batch 2"),
+        (minutes[5], "batch 2", "nothing"),
+    ]
 
 
 def test_an_hour_with_forty_changes_of_the_holder_has_those_in_their_order() -> None:
@@ -669,6 +754,9 @@ def test_of_too_many_points_the_worst_of_two_neighbours_remains() -> None:
     assert len(points) == MOST_POINTS // 2 + 1
     assert max(p.lag or 0 for p in points) == 7_000
     assert points[-1].at == NOON + MOST_POINTS * 1_000
+    # Of a holder that came after the first report it is known since when it holds.
+    shown = view(checkout(), points={"orders": points}, held_since={"orders": NOON + 500})
+    assert shown.since == (NOON + 500, False)
 
 
 # The server.

@@ -246,7 +246,7 @@ BEGUN = source(arrived=NOON - MINUTE, split="orders-0", older=True, newest=NOON 
             DelayVerdict.ROWS_WAIT,
             (
                 "rows wait for time: operators hold 12 rows, and there is no watermark yet; it is held by orders-0: "
-                "behind by 50 records; no option is needed: it is being read; maxOffsetsPerTrigger, if set, limits the "
+                "behind by 50 records; it is being read; maxOffsetsPerTrigger, if set, limits the "
                 "rows of a batch"
             ),
         ),
@@ -330,7 +330,7 @@ TIMEOUT = "idleTimeout (30 s)"
         (NO_MARK, f"orders-1: no record seen yet; holds the watermark; {LINE}"),
         (
             NO_MARK | {"idle_timeout": 30_000},
-            f"orders-1: {NEVER.why}; no option is needed: once it has been silent for {TIMEOUT}, orders-1 is left out",
+            f"orders-1: {NEVER.why}; once it has been silent for {TIMEOUT}, orders-1 is left out",
         ),
         (
             NO_MARK | {"views": (split_view(0), split_view(1, watermark=None, position=9, end=9, why=UNDATED))},

@@ -158,7 +158,7 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
         (
             HoldKind.BACKLOG,
             {"lag": 7},
-            "No option is needed: it is being read; maxOffsetsPerTrigger, if set, limits the rows of a batch",
+            "It is being read; maxOffsetsPerTrigger, if set, limits the rows of a batch",
         ),
         (HoldKind.NO_ANSWER, {}, "See the log for why it does not answer"),
         (
@@ -322,9 +322,7 @@ def test_a_snapshot_and_a_source_elsewhere_are_named() -> None:
         by=HeldBy.READING, name="the snapshot of shop.orders", kind=HoldKind.SNAPSHOT, why="it is read first"
     )
     text = standing_text_of(stand(snapshot))
-    assert (
-        "back by the snapshot of shop.orders: it is read first. No option is needed: the watermark begins with" in text
-    )
+    assert "back by the snapshot of shop.orders: it is read first. The watermark begins with" in text
     first = replace(snapshot, name="the first reading", kind=HoldKind.BACKLOG)
     assert "A log that was truncated or created again after the query began has no such" in standing_text_of(
         stand(first)

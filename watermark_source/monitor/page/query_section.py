@@ -46,7 +46,7 @@ def query_section(of: Shown, page: Page, asked: Asked | None, *, level: int) -> 
 def _pictures(of: QueryView, page: Page, shown: Shown, level: int) -> Iterator[Markup]:
     end = "now" if shown.ended is None else shown.verdict.word
     sources = of.clocks.sources
-    yield tag("dl", *_figures(of, "" if shown.ended is None else end), class_="figures")
+    yield tag("dl", *_figures(of, "" if shown.ended is None else end, page.at), class_="figures")
     yield from (snapshot_picture(source, page.at, level) for source in sources if source.snapshots)
     if of.clocks.input_watermark is not None or all(snapshot.done for s in sources for snapshot in s.snapshots):
         yield event_time_picture(of.clocks, level, end, error=shown.verdict.error)
@@ -83,19 +83,25 @@ def _figure(title: str, value: str, about: str = "", *, is_held: bool = False) -
     return tag("div", tag("dt", title), tag("dd", value), below, class_="held" if is_held else None)
 
 
-def _figures(of: QueryView, ended: str) -> Iterator[Markup]:
-    """Yield the figures that people ask for first; ``ended``: how the query ended, if it did."""
+def _figures(of: QueryView, ended: str, page_at: int) -> Iterator[Markup]:
+    """Yield the figures that people ask for first.
+
+    Args:
+        of: the query.
+        ended: how it ended, if it did.
+        page_at: the present, later than the clocks of one that has ended.
+    """
     snapshots = snapshots_of(of.clocks)
-    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of, ended)
+    yield from _of_snapshots(snapshots) if snapshots else _of_watermark(of, ended, page_at)
     clocks = of.clocks
     if clocks.has_windows:
         yield _figure("rows in windows", count_text(clocks.state_rows), _closed(clocks))
     read, late_rows = sum(s.rows.read for s in clocks.sources), sum(s.rows.late.rows for s in clocks.sources)
     of_all = f"{share_text(late_rows / max(1, read))} of {count_text(read)} read"
-    about = f"{of_all}, dropped by this query" if of.dropped else of_all
+    about = f"{of_all}; this query has dropped some" if of.dropped else of_all
     if not (late_rows or of.dropped or clocks.unfollowed is not None):
         about = f"none of {count_text(read)} dropped as late"
-    if late_rows or not ended:
+    if late_rows or of.dropped or not ended:
         yield _figure("late rows", short_count(late_rows), about)
 
 
@@ -114,16 +120,17 @@ def _closed(of: QueryClocks) -> str:
     return f"closed up to {short_time(of.applied_watermark, of.at)}" if window is None else f"next: {window.times}"
 
 
-def _of_watermark(of: QueryView, ended: str) -> Iterator[Markup]:
+def _of_watermark(of: QueryView, ended: str, page_at: int) -> Iterator[Markup]:
     clocks, now = of.clocks, of.clocks.at
-    is_held = of.verdict.state is State.HELD
+    is_held = of.verdict.state is State.HELD and not ended
     out = passed_by_operators(clocks)
     late = behind_clock(now, out)
     about = "" if out is None or not is_moment(out) else f"complete up to {short_time(out, now)}"
     when = f" when it {ended}" if ended else ""
     yield _figure(f"behind the clock{when}", behind_text(late), about, is_held=is_held)
     if ended:
-        yield _figure(f"{ended} at", short_time(now, now), "no window closes until it runs again")
+        waits = clocks.has_windows and is_moment(clocks.input_watermark)
+        yield _figure(f"{ended} at", short_time(now, page_at), "no window closes until it runs again" if waits else "")
     else:
         yield _figure("held by", *_holder(of), is_held=is_held)
     lags = [source.lag for source in clocks.sources]
@@ -140,6 +147,8 @@ def _holder(of: QueryView) -> tuple[str, str]:
         return subject(held[1]), ", ".join(filter(None, (limit, long)))
     if batch is not None:
         return batch.name, f"running {span_text(Since(batch.begin, is_least=False), batch.end)}"
+    if of.clocks.first_batch is not None:
+        return "the first batch", ""
     return ("slow batches" if of.why.verdict is DelayVerdict.BATCH_SLOW else NO_HOLDER), ""
 
 
