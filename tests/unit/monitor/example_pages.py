@@ -228,8 +228,8 @@ def failed() -> Page:
                   points=over_time(source))  # fmt: skip
     error = (
         "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: what was between, up to 10 718 "
-        "rows, was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped is "
-        "then logged)."
+        "rows, was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped "
+        "is then logged)."
     )
     return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
 

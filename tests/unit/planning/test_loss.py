@@ -57,7 +57,8 @@ def test_positions_are_reported_as_users_know_them() -> None:
     known = replace(known, ends={**known.ends, C: 9})
     of_pages = OnLoss(position_text=shown, positions_are_rows=False)
     _, losses = check_loss(state, known, of_pages)
-    assert f"read only up to page 5 of {A}, and begins at page 12 of {A} now: what was between, if anything, " in losses[0].text
+    gap = f"read only up to page 5 of {A}, and begins at page 12 of {A} now: what was between, if anything, "
+    assert gap in losses[0].text
     assert f"ends at page 3 of {B}, but was already read up to page 5 of {B}:" in losses[1].text
     assert f"it starts at page 4 of {C}" in losses[2].text
     _, (gone,) = check_loss({A: at(5)}, outside(), of_pages)
