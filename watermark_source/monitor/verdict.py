@@ -376,11 +376,12 @@ def _pace(of: QueryClocks, held: tuple[SourceStatus, Hold] | None, until_read: i
 
 
 def _next_to_close(of: QueryClocks, why: Diagnosis) -> Iterator[Clause]:
-    if of.has_windows and is_moment(of.applied_watermark):
-        window, closed = next_window(of), short_time(of.applied_watermark, of.at)
+    applied = of.applied_watermark
+    if of.has_windows and applied is not None and is_moment(applied):
+        window, closed = next_window(of), short_time(applied, of.at)
         which = f"Windows that end by {closed} have closed; a later one closes"
         if window is not None:
-            missing = window.end - (window.applied if of.input_watermark is None else of.input_watermark)
+            missing = window.end - (applied if of.input_watermark is None else of.input_watermark)
             lacks = f" lacks {age_text(missing)} of event time: it" if missing > 0 else ""
             which = f"The next window, {window.times},{lacks} closes"
         yield Clause(f"{which} {_closes_by(of, why, None if window is None else window.end)}.")
@@ -449,8 +450,7 @@ class NextWindow(NamedTuple):
 
     times: str
     end: int
-    applied: int
-    """What Spark has applied, milliseconds since 1970-01-01 UTC."""
+    """Milliseconds since 1970-01-01 UTC."""
 
 
 def next_window(of: QueryClocks) -> NextWindow | None:
@@ -460,4 +460,4 @@ def next_window(of: QueryClocks) -> NextWindow | None:
         return None
     end = windows.next_end(applied)
     times = f"{short_time(end - windows.size, of.at)} to {short_time(end, of.at)}"
-    return NextWindow(times, end, applied)
+    return NextWindow(times, end)

@@ -23,7 +23,7 @@ from watermark_source.planning.announced import (
 )
 from watermark_source.planning.backlog import Backlog
 from watermark_source.planning.combined_watermark import positions_of
-from watermark_source.planning.group import GroupMember, MemberStatus, OwnWriter
+from watermark_source.planning.group import GroupMember, MemberStatus, OwnWriter, without_rows
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
@@ -174,11 +174,8 @@ class AnnouncedPositions:
             return GroupMember(MemberStatus.FINISHED)
         if at is None and self.unread:
             return GroupMember(MemberStatus.STARTING)
-        if at is None and waits_for_first:
-            return GroupMember(MemberStatus.HOLDING)
         if at is None:
-            # A log that does not answer may have the oldest rows of all.
-            return GroupMember(MemberStatus.WAITING if self.is_known else MemberStatus.STARTING)
+            return without_rows(waits_for_first=waits_for_first, may_have_rows=not self.is_known)
         is_active = any(w.next is not None or _is_waited_for(w) for w in writers)
         return GroupMember(MemberStatus.ACTIVE if is_active else MemberStatus.IDLE, at)
 

@@ -92,6 +92,19 @@ def counts_with(member: GroupMember) -> Millis | None:
     return member.watermark if member.status is MemberStatus.ACTIVE else None
 
 
+def without_rows(*, waits_for_first: bool, may_have_rows: bool) -> GroupMember:
+    """Return the report of a source without a watermark of which no row is known.
+
+    Args:
+        waits_for_first: whether the other sources wait for its first watermark.
+        may_have_rows: whether a log of it does not answer, which may have the oldest rows of all: its own source waits
+            for it, too.
+    """
+    if waits_for_first:
+        return GroupMember(MemberStatus.HOLDING)
+    return GroupMember(MemberStatus.STARTING if may_have_rows else MemberStatus.WAITING)
+
+
 # OtherMembers: the members of the alignment group in other sources, as a source knows them when it plans a batch.
 
 

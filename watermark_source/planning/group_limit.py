@@ -16,6 +16,7 @@ from watermark_source.planning.group import (
     OtherMembers,
     OwnWriter,
     view,
+    without_rows,
 )
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.split import Split
@@ -272,7 +273,6 @@ def _by_event_times(
         return GroupMember(MemberStatus.FINISHED)
     active, known = counting(planned, reached, logs)
     starts = any(_starts(t, logs.ends.get(s, 0)) for s, t in active.items() if s not in reached)
-    # A split without an answer may have the oldest rows of all: its own source waits for it, too.
     may_start = bool(logs.unknown & active.keys() - known.keys())
     if starts or (known and may_start):
         return GroupMember(MemberStatus.STARTING)
@@ -282,9 +282,8 @@ def _by_event_times(
         idle = (w for t in planned.values() if (w := t.watermark) is not None)
         return GroupMember(MemberStatus.IDLE, max(idle, default=None))
     # Its first row may have been of a split that is idle by now.
-    if waits_for_first and all(t.watermark is None for t in planned.values()):
-        return GroupMember(MemberStatus.HOLDING)
-    return GroupMember(MemberStatus.STARTING if may_start else MemberStatus.WAITING)
+    is_first = waits_for_first and all(t.watermark is None for t in planned.values())
+    return without_rows(waits_for_first=is_first, may_have_rows=may_start)
 
 
 def counting(
