@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,10 +15,10 @@ from watermark_source.errors import UsageError, shortened
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
 from watermark_source.monitor.history import ChangeHistory, HolderSpan
+from watermark_source.monitor.holder import slow_committed_batch
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_content import QueryView
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
-from watermark_source.monitor.verdict import slow_batch
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, unfollowed
 from watermark_source.monitor.window_file import write_window
 from watermark_source.planning.offset import own_offset
@@ -32,7 +31,7 @@ from watermark_source.spark.operator_watermarks import (
 )
 from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import SourceStatus
-from watermark_source.status_model.status_json import parse_progress, parse_report
+from watermark_source.status_model.status_json import late_rows, parse_progress, parse_report
 from watermark_source.supported_spark import spark_internals
 
 _log = logging.getLogger(__name__)
@@ -168,7 +167,7 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
 
 def query_view(query: Any, name: str, of: QueryStatus, history: ChangeHistory) -> QueryView:
     """Return a query as the page shows it: its status, why its windows are open, and what the history has of it."""
-    return _view(str(query.id), name, of, query_of_status(query, of.clocks), history)
+    return view_of(str(query.id), name, of, query_of_status(query, of.clocks), history)
 
 
 def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, history: ChangeHistory) -> QueryView:
@@ -176,21 +175,20 @@ def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, hi
     # No window is the next to close.
     clocks = replace(replace(query, operators=operators).clocks(at), windows=None)
     status = QueryStatus(clocks, diagnose(clocks), query.recent.freshness(at))
-    return replace(reported_view(id_, query.label, status, history, has_ended=True), dropped=query.late_rows)
+    facts = replace(reported_query(status), has_ended=True)
+    return replace(view_of(id_, query.label, status, facts, history), dropped=query.late_rows)
 
 
-def reported_view(
-    id_: str, name: str, of: QueryStatus, history: ChangeHistory, *, has_ended: bool = False
-) -> QueryView:
-    """Return a query by what its sources reported alone, without another look at its handle."""
-    batch, applied = of.clocks.batch, of.clocks.applied_watermark
-    number = None if batch is None else batch.number
-    return _view(
-        id_, name, of, QueryAt(sources=of.sources, batch=number, applied=applied, has_ended=has_ended), history
+def reported_query(of: QueryStatus) -> QueryAt:
+    """Return the facts of a query by what its sources reported alone, without another look at its handle."""
+    batch = of.clocks.batch
+    return QueryAt(
+        sources=of.sources, batch=None if batch is None else batch.number, applied=of.clocks.applied_watermark
     )
 
 
-def _view(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
+def view_of(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
+    """Return a query as a view shows it; ``at``: the facts from which follows why its windows are open."""
     held = {source.source_name: holder_name(source.holds[0]) for source in of.sources if source.holds}
     since = {source: history.held_since(name, source, holder) for source, holder in held.items()}
     return QueryView(
@@ -337,11 +335,7 @@ def _at_commit(
 def slow_batch_of(query: FollowedQuery) -> HolderSpan | None:
     """Return the batch of a query's last progress event, if results waited for it."""
     clocks = _at_commit(query.progress, tuple(query.sources.values()), query.operators)
-    if clocks is None or clocks.batch is None:
-        return None
-    # As a moment before: it was the one under way.
-    under_way = replace(clocks.batch, number=clocks.batch.number - 1, running=clocks.batch.lasted)
-    return slow_batch(replace(clocks, batch=under_way), diagnose(clocks))
+    return None if clocks is None else slow_committed_batch(clocks, diagnose(clocks))
 
 
 # All queries that a listener follows.
@@ -370,63 +364,19 @@ class FollowedQuery:
             self.progress, tuple(self.sources.values()), now, idle_at=self.idle_at, operators=self.operators
         )
 
-
-class FollowedQueries:
-    """The running queries. Thread-safe: Spark's listener thread writes, and threads that serve metrics read."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._queries: dict[str, FollowedQuery] = {}
-
-    def by_id(self) -> Mapping[str, FollowedQuery]:
-        """Return the running queries."""
-        with self._lock:
-            return dict(self._queries)
-
-    def begin(self, query: str, run: str, label: str) -> None:
-        """Follow a run of a query from its start."""
-        with self._lock:
-            self._queries[query] = FollowedQuery(run, label)
-
-    def note_progress(
-        self,
-        query: str,
-        run: str,
-        label: str,
-        statuses: Iterable[SourceStatus],
-        late: int,
-        *,
-        event: Mapping[str, Any] | None = None,
-        operators: Operators = None,
-    ) -> None:
-        """Record a progress event. A query that started before the listener is followed from here on."""
-        with self._lock:
-            followed = self._queries.get(query, FollowedQuery(run, label))
-            if followed.run == run:
-                last, reported = event or {}, tuple(statuses)
-                self._queries[query] = replace(
-                    followed,
-                    late_rows=followed.late_rows + late,
-                    recent=with_batch(followed.recent, last, reported, operators),
-                    sources={**followed.sources, **{status.source_name: status for status in reported}},
-                    progress=last,
-                    operators=newest(followed.operators, operators, executed_batch(last)),
-                    idle_at=None,
-                )
-
-    def note_idle(self, query: str, run: str, at: int | None) -> None:
-        """Record that a query had nothing to do."""
-        with self._lock:
-            followed = self._queries.get(query)
-            if followed is not None and followed.run == run:
-                self._queries[query] = replace(followed, idle_at=at)
-
-    def end(self, query: str, run: str) -> None:
-        """Remove the query, unless another run of it has begun."""
-        with self._lock:
-            followed = self._queries.get(query)
-            if followed is not None and followed.run == run:
-                del self._queries[query]
+    def after(
+        self, event: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators = None
+    ) -> FollowedQuery:
+        """Return it after a progress event, with what its sources and its operators state in it."""
+        return replace(
+            self,
+            late_rows=self.late_rows + late_rows(event),
+            recent=with_batch(self.recent, event, reported, operators),
+            sources={**self.sources, **{status.source_name: status for status in reported}},
+            progress=event,
+            operators=newest(self.operators, operators, executed_batch(event)),
+            idle_at=None,
+        )
 
 
 def last_reports(query: Any) -> Mapping[str, SourceStatus]:

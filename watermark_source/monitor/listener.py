@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,10 +17,10 @@ from pyspark.sql.streaming.listener import (
 )
 
 from watermark_source.errors import UsageError
-from watermark_source.monitor.followed_queries import FollowedQueries, FollowedQuery, last_reports, operators_of
+from watermark_source.monitor.followed_queries import FollowedQuery, last_reports, operators_of
 from watermark_source.monitor.three_clocks import moment_of
 from watermark_source.status_model.source_status import SourceStatus
-from watermark_source.status_model.status_json import event_of, late_rows, parse_progress
+from watermark_source.status_model.status_json import event_of, parse_progress
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -45,7 +46,8 @@ class StatusListener(StreamingQueryListener):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         # Spark Classic does not state it: by it the listener asks the operators of queries for their watermarks.
         self.spark = SparkSession.getActiveSession()
-        self._queries = FollowedQueries()
+        self._queries: Mapping[str, FollowedQuery] = {}
+        """By id. Spark's listener thread alone replaces it, and threads that serve metrics read it."""
         self._refused: set[str] = set()
         if registry is not None:
             # prometheus_client is an optional dependency.
@@ -61,7 +63,7 @@ class StatusListener(StreamingQueryListener):
         """
         return tuple(
             replace(query, sources={**query.sources, **last_reports(self._handle(id_))})
-            for id_, query in self._queries.by_id().items()
+            for id_, query in self._queries.items()
         )
 
     def statuses(self) -> dict[QuerySource, SourceStatus]:
@@ -72,7 +74,8 @@ class StatusListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Begin to follow the query."""
-        self._queries.begin(str(event.id), str(event.runId), event.name or str(event.id))
+        query = str(event.id)
+        self._queries = {**self._queries, query: FollowedQuery(str(event.runId), event.name or query)}
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
         """Record the progress; log an unreadable report once for each run."""
@@ -85,21 +88,18 @@ class StatusListener(StreamingQueryListener):
                 _log.warning("query %s: %s", progress.name or query, error)
             self._refused.add(run)
             return
-        followed = self._queries.by_id().get(query)
-        before = followed.operators if followed is not None and followed.run == run else None
-        self._queries.note_progress(
-            query,
-            run,
-            progress.name or query,
-            statuses,
-            late_rows(progress),
-            event=event_of(progress),
-            operators=operators_of(self._handle(query), before),
-        )
+        # A query that started before the listener is followed from here on; events of an earlier run may come late.
+        followed = self._queries.get(query, FollowedQuery(run, progress.name or query))
+        if followed.run == run:
+            operators = operators_of(self._handle(query), followed.operators)
+            self._queries = {**self._queries, query: followed.after(event_of(progress), statuses, operators)}
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Record that there was nothing to do; the last status remains valid, and its age is a metric."""
-        self._queries.note_idle(str(event.id), str(event.runId), moment_of(event.timestamp))
+        query = str(event.id)
+        followed = self._queries.get(query)
+        if followed is not None and followed.run == str(event.runId):
+            self._queries = {**self._queries, query: replace(followed, idle_at=moment_of(event.timestamp))}
 
     def _handle(self, query: str) -> Any:
         """Return the handle of a running query; ``None`` if the listener does not know its session, or it has ended."""
@@ -110,5 +110,6 @@ class StatusListener(StreamingQueryListener):
             return None
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
-        """Stop following the query."""
-        self._queries.end(str(event.id), str(event.runId))
+        """Stop following the query, unless another run of it has begun."""
+        ended = str(event.id), str(event.runId)
+        self._queries = {id_: query for id_, query in self._queries.items() if (id_, query.run) != ended}

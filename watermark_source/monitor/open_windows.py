@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Final
 
 from watermark_source.durations import count_text, format_duration
+from watermark_source.monitor.missing_rows import Missing, missing_rows
 from watermark_source.monitor.status_table import text_table
 from watermark_source.monitor.window_clauses import clauses
 from watermark_source.monitor.window_facts import (
@@ -28,10 +29,10 @@ from watermark_source.planning.announcement import gone_line, on_writers
 from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.hold_kinds import HoldKind, Motion
 from watermark_source.planning.holds import HeldBy, Hold
-from watermark_source.planning.watermark import MIN, is_moment, watermark_text
-from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, Waiting, advice, advice_of, wrong_time
-from watermark_source.status_model.source_status import SourceStatus, SplitView, silence_text
-from watermark_source.status_model.watermark_warnings import followed_in_sql, future_text, option_line
+from watermark_source.planning.watermark import MIN, watermark_text
+from watermark_source.status_model.hold_texts import IDLE_TIMEOUT, Waiting, advice, advice_of, ends_by_itself
+from watermark_source.status_model.source_status import SourceStatus, silence_text
+from watermark_source.status_model.watermark_warnings import followed_in_sql
 
 _LINES: Final = 100
 """Rows of the printed table."""
@@ -76,6 +77,8 @@ class OpenWindow:
     sentence: str
     to_do: tuple[str, ...]
     """What would close it, and the lines to write."""
+    missing: tuple[Missing, ...]
+    """Rows that the result does not have."""
     notes: tuple[str, ...]
     """What else is to be known."""
     rows: tuple[SplitRow, ...]
@@ -85,8 +88,8 @@ class OpenWindow:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What would close it, and what else is to be known."""
-        return (*self.to_do, *self.notes)
+        """What would close it, which rows are missing, and what else is to be known."""
+        return (*self.to_do, *map(str, self.missing), *self.notes)
 
     def __str__(self) -> str:
         parts = [self.sentence, *self.remarks]
@@ -104,7 +107,7 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
     rows = tuple(sorted(_rows(of.sources, target, end), key=_row_order))
     window = "any window" if end is None else f"the window that ends at {time_text(end)}"
     verdict, sentence = _decide(of, end, target, window)
-    notes = [*_missing_rows(of), *of.remarks]
+    notes = list(of.remarks)
     if of.unfollowed is not None and verdict is not WindowVerdict.UNFOLLOWED:
         notes.insert(0, unfollowed_text(of.sources, of.unfollowed))
     if of.foreign:
@@ -122,6 +125,7 @@ def open_window(of: QueryAt, end: int | None) -> OpenWindow:
         verdict=verdict,
         sentence=sentence,
         to_do=tuple(_advice(of, target, end)) if verdict is WindowVerdict.SOURCES else (),
+        missing=tuple(missing_rows(of.sources)),
         notes=tuple(notes),
         rows=rows,
         more_rows=sum(source.splits_total - len(source.splits) for source in of.sources),
@@ -231,35 +235,36 @@ def _source_sentence(of: QueryAt, end: int | None, target: int, window: str) -> 
     return f"{when}: {'; '.join(parts)}"
 
 
+_AGAIN: Final = "start the query again: what holds the watermark ends while it runs"
+
+
 def _advice(of: QueryAt, target: int, end: int | None) -> Iterator[str]:
     """Yield the lines to write, and what would close the window."""
     for source in of.sources:
         if reached(source.watermark, target) or source.processing_time:
             continue
         name = f" of source {source.source_name}" if len(of.sources) > 1 else ""
-        for text in _to_do(source, target, end, knows_options=of.knows_options):
-            yield f"to do{name}: {text}"
+        for text in dict.fromkeys(_to_do(source, of, target, end)):
+            if text:
+                yield f"to do{name}: {text}"
 
 
-def _to_do(source: SourceStatus, target: int, end: int | None, *, knows_options: bool = True) -> Iterator[str]:
+def _to_do(source: SourceStatus, of: QueryAt, target: int, end: int | None) -> Iterator[str]:
     """Yield what ends each hold of a source; of any window that is open, what holds the watermark now."""
     if source.first_reading is not None or any(not snapshot.done for snapshot in source.snapshots):
         return
     if end is None and source.holds:
-        yield from filter(None, [advice_of(source)])
+        yield _AGAIN if of.has_ended and ends_by_itself(source.holds[0]) else advice_of(source)
         return
-    found = list(holds_at(source, target, end))
     if source.group is not None and source.group.hold:
-        found.insert(0, Hold(by=HeldBy.SOURCE, name=source.group.slowest or str(TO_COME), kind=HoldKind.PAUSED))
-    texts: dict[str, None] = {}
-    for hold in found:
-        if hold.kind.motion is Motion.COMES and hold.by is HeldBy.SPLIT:
-            continue
-        text = advice(hold, source.words, Waiting(source.out_of_orderness or 0, end))
-        if not knows_options:
-            text = _without_options(hold, text)
-        texts[text] = None
-    yield from (text for text in texts if text)
+        paused = Hold(by=HeldBy.SOURCE, name=source.group.slowest or str(TO_COME), kind=HoldKind.PAUSED)
+        yield advice(paused, source.words)
+    for hold in holds_at(source, target, end):
+        if of.has_ended and ends_by_itself(hold):
+            yield _AGAIN
+        elif hold.kind.motion is not Motion.COMES or hold.by is not HeldBy.SPLIT:
+            text = advice(hold, source.words, Waiting(source.out_of_orderness or 0, end))
+            yield text if of.knows_options else _without_options(hold, text)
 
 
 def _without_options(hold: Hold, text: str) -> str:
@@ -268,71 +273,6 @@ def _without_options(hold: Hold, text: str) -> str:
         return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name])}"
     can_be_left_out = hold.kind.is_silence and not hold.is_last
     return f"write {IDLE_TIMEOUT}, if the query does not have it" if can_be_left_out else text
-
-
-# Rows that are missing in the result, and why.
-
-
-_AHEAD = 3_000_000
-"""Milliseconds from which a watermark ahead of the clock is a wrong event time: the nearest zone's, less a delay."""
-
-
-def _missing_rows(of: QueryAt) -> Iterator[str]:
-    """Yield which rows of this run windows have dropped, or have not counted, and the line to write."""
-    for source in of.sources:
-        name = f"source {source.source_name}: " if len(of.sources) > 1 else ""
-        ahead = 0
-        if source.watermark is not None and is_moment(source.watermark):
-            ahead = source.watermark - source.at
-        if ahead > _AHEAD and not source.processing_time:
-            yield f"{name}rows of now are late: {future_text(ahead, None, source.words)}"
-        if source.rows.late.rows:
-            yield f"{name}{_late_rows(source, is_ahead=ahead > _AHEAD)}"
-        if source.rows.future:
-            yield (
-                f"{name}{_rows_text(source.rows.future)} too far in the future (maxFutureSkew), and moved no "
-                f"watermark: check the producer's clock, and {wrong_time(source.words)}"
-            )
-        if source.rows.undated:
-            yield (
-                f"{name}{_rows_text(source.rows.undated)} without an event time, in no window: "
-                f"{wrong_time(source.words)}"
-            )
-        if source.rows.malformed:
-            rows = _rows_text(source.rows.malformed)
-            yield f"{name}{rows} not as {source.words.payload}"
-
-
-def _rows_text(n: int) -> str:
-    return f"{count_text(n, 'row')} of this run {'is' if n == 1 else 'are'}"
-
-
-def _late_rows(source: SourceStatus, *, is_ahead: bool) -> str:
-    late = sorted((split for split in source.splits if split.late_rows), key=lambda s: -s.late_rows)
-    of = f" of {names_text([str(split.split) for split in late])}" if late else ""
-    rows, longest = count_text(source.rows.late.rows, "row"), format_duration(source.rows.late.longest)
-    why = "" if is_ahead else _why_late(source, late)
-    return (
-        f"{rows}{of} came up to {longest} late in this run: windows, joins and deduplication drop such rows{why}; to "
-        'keep them apart: .option("includeLate", "true")'
-    )
-
-
-def _why_late(source: SourceStatus, late: Iterable[SplitView]) -> str:
-    longest = source.rows.late.longest
-    if any(split.times is not None and split.times.idle for split in late) and source.idle_timeout is not None:
-        option = option_line("idleTimeout", source.idle_timeout + longest)
-        return f". Partitions were idle in this run, and the watermark advanced without them{_or_profile(option)}"
-    if source.out_of_orderness is None:
-        return "; the log has the cause"
-    option = option_line("maxOutOfOrderness", source.out_of_orderness + longest)
-    price = f", with which windows close {format_duration(longest)} later" if option else ""
-    bound = format_duration(source.out_of_orderness)
-    return f". They are out of order by more than maxOutOfOrderness ({bound}){_or_profile(option)}{price}"
-
-
-def _or_profile(option: str) -> str:
-    return f": {option}" if option else "; that is long: check the event times first"
 
 
 # Rows of the table.

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import age_text
+from watermark_source.monitor.facts import Seen
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans, until_read
+from watermark_source.monitor.holder import Since, slow_batch
 from watermark_source.monitor.open_windows import OpenWindow
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, behind_clock, from_clock
-from watermark_source.monitor.verdict import Since, Verdict, ended_verdict, holder_of, slow_batch, verdict_of
+from watermark_source.monitor.verdict import Verdict, ended_verdict, verdict_of
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import holder_name
 from watermark_source.status_model.source_status import SourceStatus
@@ -39,7 +41,7 @@ class QueryView:
     @property
     def since(self) -> Since | None:
         """Since when what holds its watermark has held it; ``None`` if unknown, or if nothing holds it."""
-        held = holder_of(self.clocks)
+        held = self.clocks.held
         name = "" if held is None else held[0].source_name
         at, points = self.held_since.get(name), self.points.get(name, ())
         return None if held is None or at is None else Since(at, is_least=bool(points) and at <= points[0].at)
@@ -49,7 +51,8 @@ class QueryView:
         """The first sentences about it."""
         ahead = [until_read(points) for points in self.points.values() if points and points[-1].lag]
         known = [each for each in ahead if each is not None]
-        return verdict_of(self.clocks, self.why, self.since, max(known) if known and len(known) == len(ahead) else None)
+        in_all = max(known) if known and len(known) == len(ahead) else None
+        return verdict_of(self.clocks, self.why, Seen(self.since, in_all, self.dropped))
 
 
 class Ended(NamedTuple):
@@ -67,8 +70,8 @@ class Ended(NamedTuple):
 
     def verdict(self, now: int) -> Verdict:
         """The first sentences about it."""
-        clocks = None if self.query is None else self.query.clocks
-        return ended_verdict(clocks, self.at, self.batch, self.error, now)
+        clocks, dropped = (None, 0) if self.query is None else (self.query.clocks, self.query.dropped)
+        return ended_verdict(clocks, self.at, self.batch, self.error, now, dropped=dropped)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,7 +209,7 @@ def upstream(of: Page, query: QueryView) -> Iterator[Upstream]:
 
 
 def _what_holds(query: QueryView) -> str:
-    held = holder_of(query.clocks)
+    held = query.clocks.held
     if held is None:
         return f"its status is: {query.why}"
     return f"its watermark is held by {holder_name(held[1])}: {held[1].why}"

@@ -24,7 +24,8 @@ from watermark_source.monitor.followed_queries import (
     QueryStatus,
     query_view,
     recent_batches,
-    reported_view,
+    reported_query,
+    view_of,
 )
 from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
 from watermark_source.monitor.history import ChangeHistory
@@ -193,7 +194,8 @@ class LiveStatus:
 
     def _lines(self, of: QueryStatus, width: int, now: int | None, height: int | None) -> list[Line]:
         """Return what is shown of the query in at most ``height`` lines; ``now``: the reader's clock, for ages."""
-        shown = shown_live(reported_view("", self._name, of, self._history), self._history.changes())
+        view = view_of("", self._name, of, reported_query(of), self._history)
+        shown = shown_live(view, self._history.changes())
         if self._table:
             clocks = [str(row) for row in clock_rows(of.clocks)]
             return table_lines(shown, clocks, width, height, now=now, raw=self._raw)

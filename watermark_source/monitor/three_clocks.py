@@ -19,7 +19,7 @@ from watermark_source.durations import count_text, format_duration
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.window_facts import Unfollowed
 from watermark_source.planning.hold_kinds import SHORTEST_SILENCE, Motion
-from watermark_source.planning.holds import HeldBy
+from watermark_source.planning.holds import NOTABLE, HeldBy, Hold
 from watermark_source.planning.strategy import CLOCKS_DIFFER
 from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.spark.operator_watermarks import (
@@ -98,6 +98,22 @@ class QueryClocks:
     """For how many milliseconds the first batch of this run has been running; ``None`` if it is not running."""
 
     @property
+    def held(self) -> tuple[SourceStatus, Hold] | None:
+        """What holds the query's watermark, with its source; ``None`` if nothing does.
+
+        Of several sources the slowest one holds the others, although no split of it may hold the rest of them. What the
+        first batch reads holds nothing back yet.
+        """
+        ordered = sorted((source for source in self.sources if source.slowest), key=_mark)
+        found = next(((source, source.holds[0]) for source in ordered if source.holds), None)
+        for slowest in ordered[:1]:
+            others = [_mark(source) for source in self.sources if source is not slowest]
+            if others and min(others) - _mark(slowest) > NOTABLE:
+                found = slowest, slowest.slowest[0]
+        is_read_first = self.first_batch is not None and found is not None and found[1].kind.motion is Motion.COMES
+        return None if is_read_first else found
+
+    @property
     def processing_time_watermark(self) -> int | None:
         """When the oldest row that is in a log and not in a committed batch arrived at the earliest.
 
@@ -134,6 +150,10 @@ class QueryClocks:
         if self.input_watermark is None or not is_moment(self.input_watermark):
             return None
         return behind_clock(self.input_watermark, self.output_watermark)
+
+
+def _mark(of: SourceStatus) -> int:
+    return MIN if of.watermark is None else of.watermark
 
 
 def behind_clock(now: int, watermark: int | None) -> int | None:
@@ -466,18 +486,11 @@ def _rows_wait(of: QueryClocks, parts: Delays) -> str:
 
 
 def _held_by(of: QueryClocks) -> str:
-    source = _lowest(of.sources)
-    # Of several sources the slowest holds the others, although no split of it holds the rest of them.
-    found = () if source is None else source.slowest if len(of.sources) > 1 else source.holds
-    if source is None or not found:
+    if of.held is None:
         return ""
-    hold, to_do = found[0], advice_of(source)
+    source, hold = of.held
     name = holder_name(hold) + (f" of source {source.source_name}" if len(of.sources) > 1 else "")
-    return f"; it is held by {name}: {hold.why}" + (f"; {to_do}" if to_do else "")
-
-
-def _lowest(sources: Sequence[SourceStatus]) -> SourceStatus | None:
-    return min(sources, key=lambda s: (s.watermark is not None, s.watermark or 0), default=None)
+    return "; ".join(filter(None, (f"; it is held by {name}: {hold.why}", advice_of(source))))
 
 
 def _paused(of: QueryClocks) -> SplitView | None:

@@ -321,7 +321,10 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
             "start the other sources of the alignment group, or write how many there are into "
             '.option("alignmentMembers", …)'
         )
-    return f"the limit advances once {hold.name} does, and the watermark with it: see why(query) in its query"
+    return (
+        f"the limit advances once {hold.name} does, and the watermark with it: see why(query) in its query; a longer "
+        "alignmentMaxDrift lets this source read further ahead of it"
+    )
 
 
 def _left_out_advice(hold: Hold, words: Words, _: Waiting) -> str:

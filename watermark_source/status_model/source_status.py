@@ -100,9 +100,9 @@ class SnapshotProgress:
 
 def progress_line(of: SnapshotProgress, name_width: int, width: int) -> str:
     """Return name, bar, share, rows, rate and time left in ``width`` characters. Rate and rows are dropped to fit."""
-    texts = [text for text in (_share(of), _rows(of), _rate(of), _left(of)) if text]
+    texts = [text for text in (_share(of), rows_text(of), _rate(of), _left(of)) if text]
     # The bar shows the rows roughly, and the time left shows both.
-    droppable = [text for text in (_rate(of), _rows(of)) if text]
+    droppable = [text for text in (_rate(of), rows_text(of)) if text]
     name = of.log.ljust(name_width)
     while (room := width - len(_GAP.join([name, "[]", *texts]))) < _LEAST_BAR and droppable:
         texts.remove(droppable.pop(0))
@@ -115,7 +115,8 @@ def _share(of: SnapshotProgress) -> str:
     return "   ?" if of.share is None else f"{int(100 * of.share):3} %"
 
 
-def _rows(of: SnapshotProgress) -> str:
+def rows_text(of: SnapshotProgress) -> str:
+    """Return how many rows of a snapshot are read, and of how many."""
     if of.done:
         return "done"
     if not of.chunks:

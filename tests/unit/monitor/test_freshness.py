@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from pyspark.sql.streaming.listener import QueryProgressEvent
 
 from tests.unit.monitor.example_status import NOON, progress_of, source_status, split_view
-from watermark_source.monitor.followed_queries import FollowedQueries
+from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, SPAN, RecentBatches, committed_at
 from watermark_source.monitor.status_page import _Queries
 from watermark_source.monitor.three_clocks import query_clocks
@@ -89,20 +88,18 @@ def test_a_batch_is_committed_when_its_trigger_is_done() -> None:
 
 
 def test_a_listener_counts_the_batches_of_each_query() -> None:
-    queries, arrived = FollowedQueries(), NOON + 4_700
+    query, arrived = FollowedQuery("r", "sales"), NOON + 4_700
     event = progress_of(
         status(NOON, 1, watermark=NOON, unprocessed=Unprocessed(arrived, "orders-0")),
         durationMs={"addBatch": 5, "triggerExecution": 700},
     )
-    queries.begin("q", "r", "sales")
     for _ in range(2):
-        queries.note_progress("q", "r", "sales", parse_progress(event), 0, event=event)
-    queries.note_progress("q", "r", "sales", (), 0, event=event | {"durationMs": {}})
-    found = queries.by_id()["q"].recent.freshness(NOON + 6_000)
+        query = query.after(event, parse_progress(event))
+    query = query.after(event | {"durationMs": {}}, ())
+    found = query.recent.freshness(NOON + 6_000)
     assert found.commit_latency is not None
     assert found.commit_latency.batches == 2
     assert 1_000 <= found.commit_latency.p50 <= 1_050
-    assert replace(queries.by_id()["q"], sources={}).recent.slices
 
 
 def test_the_page_has_each_batch_also_of_the_time_in_which_it_was_not_requested() -> None:

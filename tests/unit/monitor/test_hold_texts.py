@@ -261,7 +261,8 @@ def test_that_no_option_is_needed_is_said_of_a_running_query_alone(
     hold = Hold(name="orders-2", kind=kind, by=by, timeout=timeout, is_last=is_last)
     assert "no option is needed" not in advice(hold, KAFKA)
     clocks = replace(query.clocks, sources=(replace(query.clocks.sources[0], slowest=(hold,)),))
-    said = "No option is needed: " in str(verdict_of(clocks, diagnose(clocks)).more[0])
+    (option,) = [fact for fact in verdict_of(clocks, diagnose(clocks)).facts if fact.title == "Option"]
+    said = option.value == "none is needed" and bool(option.about)
     silence = kind.is_silence and timeout is not None and not is_last
     assert said == (silence or kind in (HoldKind.BACKLOG, HoldKind.SNAPSHOT))
 

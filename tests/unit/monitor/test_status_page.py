@@ -22,7 +22,7 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 from rich.console import Console
 
 from services.wait_until import wait_until
-from tests.unit.monitor.example_pages import HOUR, MINUTE, PAGES, announced, many
+from tests.unit.monitor.example_pages import HOUR, MINUTE, NOW, PAGES, announced, many
 from tests.unit.monitor.example_status import (
     CHECKOUT,
     NOON,
@@ -35,19 +35,23 @@ from tests.unit.monitor.example_status import (
 )
 from watermark_source.command_line import main
 from watermark_source.errors import UsageError
+from watermark_source.monitor.facts import Seen
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind, HolderSpan
+from watermark_source.monitor.holder import Since, since_text
+from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page.chain_picture import chain_picture, chains_of
 from watermark_source.monitor.page.document import SCRIPT, STYLE, page_html
 from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page_content import Ended, QueryView, page_json
 from watermark_source.monitor.status_page import StatusPage, _Queries, _Server
 from watermark_source.monitor.terminal import _page_picture, read_page, watch
-from watermark_source.monitor.three_clocks import diagnose
+from watermark_source.monitor.three_clocks import QueryClocks, diagnose
 from watermark_source.monitor.verdict import State, verdict_of
+from watermark_source.monitor.window_facts import QueryAt, Unfollowed
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import HoldKind
-from watermark_source.planning.holds import Hold
+from watermark_source.planning.holds import NOTABLE, Hold
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, Unprocessed, WriterView
@@ -89,7 +93,7 @@ class Outline(HTMLParser):
 def test_the_sentence_comes_first_then_the_picture_then_the_tables() -> None:
     text = Outline(page_html(PAGES["held-back"])).text
     lead = text.index("Results are 10 min behind the clock: the newest record in orders-2 is from 12:00:05.")
-    held = text.index("orders-2 has held the watermark back since 11:59:54 (10 min).")
+    held = text.index("Held by" + "orders-2 since 11:59:54 (10 min): nothing to read for 4 s; idle after 10 s")
     picture = text.index("How far each partition has come, in event time")
     assert (
         lead < held < picture < text.index("The last 15 min") < text.index("orders-by-minute: 4 partitions of orders")
@@ -297,21 +301,21 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "held-back",
             (
-                "orders-2 has held the watermark back since 11:59:54 (10 min).",
-                "held by" + "orders-2" + "since 11:59:54 (10 min)",
-                "No option is needed: once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left out.",
+                "Held by" + "orders-2 since 11:59:54 (10 min): nothing to read for 4 s; idle after 10 s",
+                "Option" + "none is needed; once it has been silent for idleTimeout (10 s), in 6 s, orders-2 is left",
                 "Without orders-2 the watermark would be 9 min 46 s later, at 12:09:46, and windows that end by then",
-                "The next window, 12:00:00 to 12:01:00, lacks 1 min of event time: it closes once the watermark of",
-                "orders-2 passes 12:01:00, or at 12:10:17, if that stays silent.",
-                "none of 12 157 dropped as late",
+                "Next window" + "12:00:00 to 12:01:00 closes soon after 12:10:17 if orders-2 stays silent, else once",
+                "its watermark passes 12:01:00",
+                "Rows lost" + "none of 12 157 rows read",
             ),
         ),
         (
             "frozen-source",
             (
-                "payments has held the limit of the alignment group back since 12:10:00 (11 s): orders-0 is paused",
-                "held by" + "payments" + "the limit of the group, since 12:10:00 (11 s)",
-                "once the limit of the group moves on, or after 12:11:29, when payments is waited for no more.",
+                "Held by" + "payments (limit of the group) since 12:10:00 (11 s): orders-0 is paused",
+                "closes once the watermark of payments passes 12:09:00, and the limit, 1 min ahead of it, 12:10:00, or",
+                "after 12:11:29, when payments is waited for no more",
+                "a longer alignmentMaxDrift lets this source read further ahead of it",
                 "Who held it" + "longest: payments (limit of the group), 11 s",
                 "the group waits for it until its alignmentTimeToLive (2 min) has passed, in 1 min 18 s.",
             ),
@@ -319,32 +323,60 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "announced",
             (
-                "Writer sessions has held the watermark back since 12:00:11 (10 min).",
-                "2 s of event time: it closes once the watermark of writer sessions passes 12:00:00.",
-                "has announced nothing for 10 min 10 s",
+                "Held by" + "writer sessions since 12:00:11 (10 min): has announced nothing for 10 min 10 s",
+                "11:59:00 to 12:00:00 closes once the watermark of writer sessions passes 12:00:00",
                 "--kafka.bootstrap.servers HOST:9092 --topic TOPIC drop sessions, and remove its name from announcedBy",
             ),
         ),
         (
             "on-time",
             (
-                "All 8 active partitions are within 0.7 s of each other.",
-                "The next window, 12:10:07 to 12:10:08, closes about 3.5 s after its end, at 12:10:11.",
-                "held by" + "nothing",
-                "next: 12:10:07 to 12:10:08",
+                "Next window" + "12:10:07 to 12:10:08 closes at 12:10:11, about 3.5 s after its end",
+                "Held by" + "nothing; all 8 active partitions are within 0.7 s of each other",
+                "Option" + "none is needed" + "Rows lost",
             ),
         ),
         (
             "two-sources",
             (
-                "shop-0 has held the watermark of source customers back since 12:09:03 (1 min 08 s).",
-                'For source customers: to continue without a silent partition, write .option("idleTimeout",',
-                "Windows that end by 12:08:52 have closed; a later one closes once the watermark of",
-                "shop-0 moves on, or after a restart with idleTimeout, which leaves that out.",
+                "Held by" + "shop-0 of source customers since 12:09:03 (1 min 08 s): nothing to read for 1 min 10 s",
+                'Optionfor source customers: to continue without a silent partition, write .option("idleTimeout",',
+                "Next window" + "one that ends after 12:08:52 closes once the watermark of shop-0 moves on, or after a",
+                "restart with idleTimeout, which leaves it out",
             ),
         ),
-        ("replay", ("At the pace of the last minutes all is read in about 1 h 19 min.",)),
-        ("snapshot", ("read" + "199 628" + "of about 336 756 rows", "rate" + "302 rows/s", "time left7 min 34 s")),
+        ("replay", ("Held by" + "nothing; the query is still reading history, with 35 999 600 records to go",)),
+        (
+            "snapshot",
+            (
+                "shop.orders_us31 % 62 000 of about 199 128 rows",
+                "none has closed; the first closes once the snapshot of shop.orders_us is read to its end, about 12:17",
+            ),
+        ),
+        (
+            "no-watermark",
+            (
+                "none has closed; the first closes once orders-3 has a watermark, or after a restart with idleTimeout",
+                'to continue without a silent partition, write .option("idleTimeout", "30 seconds")',
+            ),
+        ),
+        (
+            "ended",
+            (
+                "Held by" + "nothing; the query ended at 12:06:59 (3 min 12 s ago)",
+                "none closes until the query runs again; 87 rows wait in those that end after 12:06:55",
+                "none is needed; start the query again with its checkpoint location",
+                "Rows lost" + "none of 488 310 rows read",
+            ),
+        ),
+        (
+            "failed",
+            (
+                "Option" + "see the error; then start the query again with its checkpoint location",
+                "Rows lost" + "none of 488 310 rows read; see the error for rows that were not read",
+            ),
+        ),
+        ("on-the-clock", ("Held by" + "nothing; event time is the clock", "12:10:10 closes at 12:10:11")),
     ],
 )
 def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(
@@ -366,7 +398,6 @@ def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> N
     assert classes(shown, "cells") == ["closed"] * 3 + ["next"] + ["open"] * 10
     text = Outline(shown).text
     assert "windows 1 minnext to close (outlined): 12:01:00" in text
-    assert "next: 12:00:00 to 12:01:00" in text
     sliding = Outline(page_html(PAGES["ten-thousand"])).text
     assert "windows 1 min every 10 snext to close (outlined): 12:07:30" in sliding
     # Of a join no windows are known.
@@ -390,29 +421,39 @@ def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> No
     assert len(rows) == 6
     assert "The data are fresh" not in shown
     text = Outline(shown).text
-    assert "failed at12:06:59no window closes until it runs again" in text
-    assert "held by" not in text
-    assert "late rows" not in text
     (gone,) = PAGES["failed"].ended
     for other in ("eu.invoices-4", "invoices-4.eu-0", "invoices-40"):
         text = page_html(replace(PAGES["failed"], ended=(gone._replace(error=f"{other} is gone"),)))
         assert '<li class="row failed">' not in text
 
 
-def test_of_an_ended_query_it_is_stated_what_waits_for_windows_that_are_open_alone_and_nothing_is_held() -> None:
-    failed = PAGES["failed"]
-    (gone,) = failed.ended
+def test_of_an_ended_query_it_is_stated_what_waits_for_windows_that_are_open_alone_and_who_held_it() -> None:
+    (gone,) = PAGES["failed"].ended
     assert gone.query is not None
-    clocks = gone.query.clocks
-    for changed in (replace(clocks, has_windows=False), replace(clocks, input_watermark=MAX)):
+    clocks, none = gone.query.clocks, "none closes until the query runs again"
+    for changed, answer in (
+        (replace(clocks, has_windows=False), "none; the query has no windows"),
+        (replace(clocks, input_watermark=MAX), "none; all have closed"),
+        (replace(clocks, applied_watermark=None), none),
+        (replace(clocks, state_rows=0), f"{none}; those that end after 12:06:55 are open"),
+    ):
         ended = gone._replace(query=replace(gone.query, clocks=changed))
-        text = Outline(page_html(replace(failed, ended=(ended,)))).text
-        assert "failed at12:06:59" in text
-        assert "no window closes" not in text
-    assert "failed at2026-11-21 12:06:59" in Outline(page_html(replace(failed, at=failed.at + 24 * HOUR))).text
+        assert f"Next window: {answer}." in ended.verdict(NOW).lines
+    assert "the query failed at 2026-11-21 12:06:59 (1 d ago)" in str(gone.verdict(NOW + 24 * HOUR).facts[0])
     (held,) = PAGES["held-back"].queries
-    assert '<div class="held">' in page_html(page(held))
-    assert '<div class="held">' not in page_html(page(ended=(gone._replace(error=None, query=held),)))
+    ended = gone._replace(error=None, query=held)
+    assert str(ended.verdict(NOW).facts[0]).endswith("(3 min 12 s ago); orders-2 held the watermark then")
+    assert ("Rows lost", "none", "; none was read") in gone._replace(query=None, error=None).verdict(NOW).facts
+
+
+def test_an_ended_query_is_started_again_to_end_what_ends_by_itself_while_it_runs() -> None:
+    (query,) = PAGES["ten-thousand"].queries
+    at = QueryAt(sources=query.clocks.sources, batch=812, applied=query.clocks.applied_watermark, has_ended=True)
+    for end in (None, NOW):
+        to_do = open_window(at, end).to_do
+        assert to_do[0] == "to do: start the query again: what holds the watermark ends while it runs"
+        assert "being read" not in "".join(to_do)
+    assert "to do: it is being read; maxOffsetsPerTrigger" in open_window(replace(at, has_ended=False), None).to_do[0]
 
 
 def test_what_waits_is_not_called_fresh_beside_results_that_are_late() -> None:
@@ -427,18 +468,18 @@ def test_a_slow_batch_is_what_results_are_held_by() -> None:
     slow = Unprocessed(shown.clocks.at - MINUTE, "orders-0")
     clocks = replace(shown.clocks, batch=replace(shown.clocks.batch, running=MINUTE), unprocessed=slow)
     for why, who, longest in (
-        (diagnose(clocks), "batch 8" + "running since 12:09:11 (1 min)", "longest: batch 8, 1 min"),
+        (diagnose(clocks), "batch 8, running since 12:09:11 (1 min); the one before took 0.6 s", "batch 8, 1 min"),
         (shown.why, "nothing", "nothing all the time"),
     ):
         text = Outline(page_html(page(replace(shown, clocks=clocks, why=why)))).text
-        assert f"held by{who}" in text
-        assert f"Who held it{longest}" in text
+        assert f"Held by{who}" in text
+        assert longest in text.partition("Who held it")[2]
     verdict = verdict_of(clocks, diagnose(clocks))
     assert (verdict.state, verdict.word) == (State.HELD, "slow batch")
-    assert str(verdict.more[0]).startswith(
-        "Batch 8 has run since 12:09:11 (1 min); the one before took 0.6 s. No option"
-    )
-    assert "closes in a batch after batch 8." in str(verdict.more[-1])
+    assert [str(fact) for fact in verdict.facts[1:3]] == [
+        "Next window: 12:10:07 to 12:10:08 closes in a batch after batch 8",
+        "Option: none is needed; Spark's UI shows what takes long, its tasks or the sink",
+    ]
 
 
 def test_a_first_batch_that_takes_long_is_named_as_such_and_holds_nothing_back() -> None:
@@ -449,21 +490,26 @@ def test_a_first_batch_that_takes_long_is_named_as_such_and_holds_nothing_back()
         verdict = verdict_of(clocks, diagnose(clocks))
         assert (verdict.state, verdict.word) == (State.WAITS, "starting")
     starting = replace(shown, clocks=replace(clocks, sources=shown.clocks.sources), why=diagnose(clocks))
-    assert "held by" + "the first batch" in Outline(page_html(page(starting))).text
+    assert "Held by" + "the first batch, running since 12:09:11 (1 min)" in Outline(page_html(page(starting))).text
 
 
 @pytest.mark.parametrize(
     ("name", "closes"),
     [
-        (str(STORE), "closes once the store of the group answers."),
-        (str(TO_COME), "closes once the other sources of the group have joined."),
+        (str(STORE), "closes once the store of the group answers"),
+        (str(TO_COME), "closes once the other sources of the group have joined"),
     ],
 )
 def test_where_no_source_holds_the_limit_of_the_group_what_closes_a_window_is_named(name: str, closes: str) -> None:
     frozen = PAGES["frozen-source"].queries[0].clocks
     (source,) = frozen.sources
     clocks = replace(frozen, sources=(replace(source, slowest=(replace(source.holds[0], name=name),)),))
-    assert str(verdict_of(clocks, diagnose(clocks)).more[-1]).endswith(closes)
+    assert window_of(clocks).endswith(closes)
+
+
+def window_of(clocks: QueryClocks) -> str:
+    """Return what is said of the next window."""
+    return str(verdict_of(clocks, diagnose(clocks)).facts[1])
 
 
 def test_when_silence_closes_a_window_is_stated_if_it_leaves_out_all_that_hold_it_and_by_the_plan() -> None:
@@ -473,32 +519,59 @@ def test_when_silence_closes_a_window_is_stated_if_it_leaves_out_all_that_hold_i
     second = replace(first, name="orders-4", quiet=1_000)
     endless = (replace(first, timeout=None), replace(second, timeout=None))
     cases: list[tuple[dict[str, Any], int, str]] = [
-        ({}, 5_000, "or at 12:10:17, if that stays silent."),
-        ({}, 6_000, "or with the next batch, if that stays silent."),
-        ({"slowest": (first, second)}, 0, "or at 12:10:20, if they stay silent."),
-        ({"slowest": endless}, 0, "idleTimeout, which leaves them out."),
-        ({"slowest": (first, replace(second, kind=HoldKind.BACKLOG))}, 0, "orders-2 and orders-4 passes 12:01:00."),
-        ({"more_holds": 1}, 0, "orders-2 and 1 more passes 12:01:00."),
+        ({}, 5_000, "soon after 12:10:17 if orders-2 stays silent, else once its watermark passes 12:01:00"),
+        ({}, 6_000, "with the next batch if orders-2 stays silent, else once its watermark passes 12:01:00"),
+        ({"slowest": (first, second)}, 0, "if orders-2 and orders-4 stay silent, else once theirs passes 12:01:00"),
+        ({"slowest": endless}, 0, "idleTimeout, which leaves them out"),
+        ({"slowest": (first, replace(second, kind=HoldKind.BACKLOG))}, 0, "orders-2 and orders-4 passes 12:01:00"),
+        ({"more_holds": 1}, 0, "orders-2 and 1 more passes 12:01:00"),
     ]
     for fields, later, closes in cases:
         clocks = replace(shown.clocks, sources=(replace(source, **fields),), at=shown.clocks.at + later)
-        assert str(verdict_of(clocks, diagnose(clocks)).more[-1]).endswith(closes)
+        assert window_of(clocks).endswith(closes)
     frozen = PAGES["frozen-source"].queries[0].clocks
-    clocks = replace(frozen, at=frozen.at + 5_000)
-    assert "or after 12:11:29, when" in str(verdict_of(clocks, diagnose(clocks)).more[-1])
+    assert "or after 12:11:29, when" in window_of(replace(frozen, at=frozen.at + 5_000))
+
+
+def test_of_two_sources_the_slower_one_holds_the_query_although_its_partitions_take_turns() -> None:
+    (shown,) = PAGES["two-sources"].queries
+    shop, orders = shown.clocks.sources
+    turn = replace(shop, slowest=(replace(shop.slowest[0], takes_turns=True, timeout=2 * MINUTE),))
+    for behind, who in ((NOTABLE + 1, "shop-0 of source customers"), (NOTABLE, "nothing")):
+        near = replace(orders, watermark=(shop.watermark or 0) + behind)
+        clocks = replace(shown.clocks, sources=(turn, near))
+        assert str(verdict_of(clocks, diagnose(clocks)).facts[0]).startswith(f"Held by: {who}")
+        assert ("soon after 12:11:01 if shop-0 stays silent" in window_of(clocks)) == (behind > NOTABLE)
+
+
+def test_where_no_rows_come_the_options_are_named_by_which_the_last_windows_close() -> None:
+    (shown,) = PAGES["on-time"].queries
+    (source,) = shown.clocks.sources
+    silent = replace(source, slowest=(replace(source.slowest[0], kind=HoldKind.SILENT, is_last=True),))
+    clocks = replace(shown.clocks, sources=(silent,), rows_at=NOW - 4 * MINUTE, newest=NOW - 4 * MINUTE)
+    option = str(verdict_of(clocks, diagnose(clocks)).facts[2])
+    assert option.startswith("Option: none is needed while rows come; no other partition has a later event time")
+    assert '.option("finalWatermark", "true") closes all windows at the end of a last run' in option
+
+
+def test_at_the_pace_of_the_last_minutes_it_is_stated_when_all_is_read() -> None:
+    clocks = PAGES["ten-thousand"].queries[0].clocks
+    verdict = verdict_of(clocks, diagnose(clocks), Seen(until_read=4 * MINUTE))
+    assert str(verdict.facts[1]).endswith("passes 12:07:30, by about 12:14:11 at the pace of the last minutes")
 
 
 def test_a_holder_that_was_there_when_the_page_began_to_look_may_have_held_before() -> None:
     (shown,) = PAGES["held-back"].queries
     first = shown.points["orders"][0].at
     text = Outline(page_html(page(replace(shown, held_since={"orders": first})))).text
-    assert "orders-2 has held the watermark back since 11:55:11 or before (at least 15 min)." in text
+    assert "Held by" + "orders-2 since 11:55:11 or before (at least 15 min): nothing to read" in text
+    assert since_text(Since(first, is_least=True), first + 999) == "since 11:55:11 or before"
 
 
 def test_a_batch_that_took_long_is_in_the_history_of_who_held() -> None:
     queries = _Queries(SimpleNamespace(streams=SimpleNamespace(active=[])))  # type: ignore[arg-type]
     views = [split_view(n, watermark=NOON - 100 + n, end=100, quiet=0) for n in range(2)]
-    for batch, minutes in enumerate((0, 0, 3, 0)):
+    for batch, minutes in enumerate((1, 0, 3, 0)):
         begin = NOON + 4 * batch * MINUTE
         waits = Unprocessed(begin - 1_000, "orders-0")
         event = progress_of(
@@ -510,6 +583,8 @@ def test_a_batch_that_took_long_is_in_the_history_of_who_held() -> None:
         queries.onQueryProgress(QueryProgressEvent.fromJson({"progress": event}))
     changes = [change for change in queries.page().changes if change.kind is ChangeKind.HOLDER]
     assert [(change.at, change.before, change.after) for change in changes] == [
+        (NOON, "nothing", "batch 0"),
+        (NOON + MINUTE, "batch 0", "nothing"),
         (NOON + 8 * MINUTE, "nothing", "batch 2"),
         (NOON + 11 * MINUTE, "batch 2", "nothing"),
     ]
@@ -520,15 +595,42 @@ def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None
     (source,) = shown.clocks.sources
     late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)))
     clocks = replace(shown.clocks, sources=(late,))
-    for dropped, about in ((0, "0.0411 % of 12 157 read"), (3, "0.0411 % of 12 157 read; this query has dropped some")):
+    late = replace(late, splits=(replace(late.splits[0], late_rows=5), *late.splits[1:]))
+    clocks = replace(shown.clocks, sources=(late,))
+    for dropped, lost in ((0, "up to 5 late"), (3, "at least 3 dropped as late")):
         text = Outline(page_html(page(replace(shown, clocks=clocks, dropped=dropped)))).text
-        assert f"late rows5{about}" in text
+        assert f"Rows lost{lost}; 5 rows of orders-0 came up to 1 s late in this run: windows, joins and" in text
+        assert 'Optionnone is needed for the watermark; for the rows below: .option("maxOutOfOrderness", "3 s' in text
         assert "● on time, with late rows" in text
     (gone,) = PAGES["failed"].ended
     assert gone.query is not None
     ended = gone._replace(query=replace(gone.query, dropped=3))
-    text = Outline(page_html(replace(PAGES["failed"], ended=(ended,)))).text
-    assert "late rows0" + "0 % of 488 310 read; this query has dropped some" in text
+    assert str(ended.verdict(NOW).facts[3]).startswith("Rows lost: at least 3 dropped as late, of 488 310 rows read")
+
+
+def test_rows_without_an_event_time_are_lost_and_what_to_check_is_said_once() -> None:
+    (shown,) = PAGES["no-watermark"].queries
+    (source,) = shown.clocks.sources
+    undated = replace(source, rows=replace(source.rows, undated=905))
+    hold = replace(source.slowest[0], kind=HoldKind.UNDATED)
+    for slowest, checks in ((source.slowest, 1), ((hold,), 1), ((), 1)):
+        clocks = replace(shown.clocks, sources=(replace(undated, slowest=slowest),))
+        facts = verdict_of(clocks, diagnose(clocks)).facts
+        assert str(facts[3]) == "Rows lost: 905 undated; 905 rows of this run are without an event time, in no window"
+        assert str(facts[2]).count("check eventTimeColumn") == checks
+
+
+def test_rows_behind_a_watermark_that_is_not_that_of_the_sources_are_lost() -> None:
+    (shown,) = PAGES["on-time"].queries
+    for spark, lost, closes in (
+        (NOW, "those behind Spark's own watermark", "by Spark's own watermark, before the sources have passed its end"),
+        (None, "none", "none ever closes; Spark has no watermark"),
+    ):
+        clocks = replace(shown.clocks, unfollowed=Unfollowed(spark, NOON))
+        facts = verdict_of(clocks, diagnose(clocks)).facts
+        assert facts[3].value == lost
+        assert str(facts[1]).endswith(closes)
+        assert str(facts[2]) == "Option: none helps; the query has to follow the watermark of its sources"
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:

@@ -146,7 +146,7 @@ def test_in_a_notebook_the_status_is_the_page_in_a_frame_that_changes_nothing_ou
         pass
     page = framed(first)
     assert "<h1>sales</h1>" in page
-    assert "orders-3 has held the watermark back" in page
+    assert "<dt>Held by</dt><dd><b>orders-3</b> since 12:00:05" in page
     assert '<th scope="row">orders-10</th>' in page
     assert not re.findall(r"<a |<script|http-equiv", page), "what a frame without an address cannot follow"
     assert "<polyline" not in page

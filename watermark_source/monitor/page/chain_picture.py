@@ -20,7 +20,6 @@ from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay
 from watermark_source.monitor.page_content import Page, QueryView
 from watermark_source.monitor.three_clocks import passed_by_operators
-from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.holds import NOTABLE, HeldBy
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_texts import subject
@@ -101,7 +100,7 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
                     seen.add(read)
                     yield _topic(source)
         finished = [passed_by_operators(writer.clocks) for writer in writers] or [query.clocks.newest]
-        done, held = passed_by_operators(query.clocks), holder_of(query.clocks)
+        done, held = passed_by_operators(query.clocks), query.clocks.held
         above = min((mark for mark in finished if mark is not None), default=None)
         yield Lane(
             name=query.name,
@@ -132,7 +131,7 @@ def _added(of: Lane) -> int | None:
 def _first_hold(of: Sequence[QueryView]) -> tuple[str, int] | None:
     """Return the partition that the first held query waits for, and where it is."""
     for query in of:
-        held = holder_of(query.clocks)
+        held = query.clocks.held
         if held is not None and held[1].by is HeldBy.SPLIT and held[1].watermark is not None:
             return held[1].name, held[1].watermark
     return None

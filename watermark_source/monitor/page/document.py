@@ -29,7 +29,7 @@ from watermark_source.monitor.three_clocks import QueryClocks
 from watermark_source.monitor.verdict import State, Verdict
 from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.watermark import watermark_text
-from watermark_source.status_model.hold_causes import Clause, short_time
+from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import as_sentence
 
 STYLE: Final = files(__package__).joinpath("page.css").read_text("utf-8")
@@ -67,7 +67,7 @@ def window_html(of: QueryAt, found: OpenWindow) -> str:
     at = max((source.at for source in of.sources), default=0)
     clocks = QueryClocks(at=at, sources=of.sources, input_watermark=of.sent, applied_watermark=of.applied)
     state = State.ENDED if of.has_ended else State.WAITS
-    more = (Clause("", "", f"{as_sentence(remark)}.") for remark in found.remarks)
+    more = (f"{as_sentence(remark)}." for remark in found.remarks)
     word = "as its last batch left it" if of.has_ended else "as of its last report"
     verdict = Verdict(state=state, word=word, where=as_sentence(found.sentence), more=tuple(more))
     tables = (table for source in of.sources for table in source_tables(source, "the query", at))
@@ -145,10 +145,10 @@ _NOTHING: Final = Verdict(
     word="no query yet",
     where="No query runs in this session",
     more=(
-        Clause(
+        (
             "The page shows each one from its first batch on, and for an hour those that have ended. This is how to "
             "read it: in this example example-1 holds the watermark back, example-2 is paused, and example-3 left out."
         ),
-        Clause("", "", "Of one that ended before: python -m watermark_source explain --checkpoint DIR"),
+        "Of one that ended before: python -m watermark_source explain --checkpoint DIR",
     ),
 )

@@ -22,7 +22,6 @@ from watermark_source.monitor.page.overlay import Overlay, Span
 from watermark_source.monitor.page.window_row import window_row
 from watermark_source.monitor.status_table import counts_text
 from watermark_source.monitor.three_clocks import QueryClocks, behind_clock
-from watermark_source.monitor.verdict import holder_of
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.hold_texts import subject
@@ -108,7 +107,7 @@ def _limits(of: QueryClocks) -> dict[int, SourceStatus]:
 
 
 def _flags(of: QueryClocks, axis: Axis, now: str, *, is_wide: bool) -> Iterator[Flag]:
-    mark, applied, held = of.input_watermark, of.applied_watermark, holder_of(of)
+    mark, applied, held = of.input_watermark, of.applied_watermark, of.held
     if mark is not None and is_moment(mark):
         yield Flag("watermark", axis.share(mark), f"watermark {short_time(mark, of.at)}", not axis.is_past(mark))
     elif held is not None and (then := held[0].without_holder) is not None and is_moment(then):
@@ -138,7 +137,7 @@ def _spans(of: QueryClocks, axis: Axis) -> Iterator[Span]:
         return
     text = f"{age_text(late)} behind the clock"
     yield Span("late", axis.share(mark), axis.share(of.at), (text, age_text(late)))
-    held = holder_of(of)
+    held = of.held
     then = None if held is None else held[0].without_holder
     if held is None or then is None or not mark < then or not is_moment(then):
         return

@@ -15,7 +15,7 @@ from watermark_source.monitor.page.reader_choice import Asked
 from watermark_source.monitor.page.verdict_html import clause, verdict_html
 from watermark_source.monitor.page_content import Ended, Page, QueryView, upstream
 from watermark_source.monitor.three_clocks import behind_clock, passed_by_operators
-from watermark_source.monitor.verdict import State, Verdict, holder_of
+from watermark_source.monitor.verdict import State, Verdict
 from watermark_source.status_model.hold_causes import NO_CLAUSE, Clause
 from watermark_source.status_model.hold_texts import subject
 
@@ -65,7 +65,7 @@ def shown_of(of: Page) -> list[Shown]:
 def _cause(of: Page, view: QueryView) -> str:
     chain = [view, *(of.queries[each.number] for each in upstream(of, view))]
     # What is furthest upstream may be on time.
-    held = next(filter(None, (holder_of(each.clocks) for each in reversed(chain))), None)
+    held = next(filter(None, (each.clocks.held for each in reversed(chain))), None)
     return "" if held is None else subject(held[1])
 
 
@@ -109,12 +109,11 @@ def _of_all(shown: Sequence[Shown]) -> str:
 
 
 def _line(of: Shown, asked: Asked | None) -> Markup:
-    verdict, late = of.verdict, of.late
+    verdict, late, (held, *_) = of.verdict, of.late, of.verdict.facts
     say = Clause(verdict.error) if verdict.error else verdict.reason
     if not str(say):
         # How late one on time is, the last column has.
-        is_on_time = verdict.state is State.ON_TIME and verdict.more
-        say = verdict.more[0] if is_on_time else Clause(verdict.where)
+        say = Clause(f"{held.value}{held.about}" if verdict.state is State.ON_TIME else verdict.where)
     points = () if of.view is None else next(iter(of.view.points.values()), ())
     how_late = "–" if late is None else age_text(max(0, late))
     return tag(

@@ -7,7 +7,7 @@ from typing import Final
 from watermark_source.durations import age_text, count_text, unbroken
 from watermark_source.monitor.page.markup import Markup, percent, tag
 from watermark_source.status_model.hold_causes import short_time
-from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus
+from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus, rows_text
 
 _MOST_CHUNKS: Final = 60
 """Chunks of a table that are marks of their own."""
@@ -41,18 +41,8 @@ def _bar(of: SnapshotProgress) -> Markup:
         "li",
         tag("b", of.log),
         tag("svg", *drawn, class_="share", aria_hidden="true"),
-        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(_rows(of))),
+        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(rows_text(of))),
         class_=kind,
-    )
-
-
-def _rows(of: SnapshotProgress) -> str:
-    if not of.chunks and not of.done:
-        return "waits for its turn"
-    return (
-        count_text(of.rows, "row")
-        if of.done or of.expected is None
-        else (f"{count_text(of.rows)} of about {count_text(of.expected)} rows")
     )
 
 

@@ -10,14 +10,18 @@ from watermark_source.status_model.hold_causes import Clause
 
 def verdict_html(of: Verdict, *more: Markup) -> Markup:
     """Return a verdict, with further paragraphs."""
-    paragraphs = ((tag("b", unbroken(c.who)) if c.who else "", *map(with_code, (c.before, c.after))) for c in of.more)
+    facts = (
+        tag("div", tag("dt", fact.title), tag("dd", tag("b", unbroken(fact.value)), with_code(fact.about)))
+        for fact in of.facts
+    )
     return tag(
         "div",
         tag("p", tag("span", of.state.shape, aria_hidden="true"), f" {of.word}", class_="state"),
         tag("p", clause(of.lead), class_="lead"),
-        *(tag("p", *each, class_="more") for each in paragraphs),
-        *more,
         tag("p", of.error, class_="error") if of.error else "",
+        tag("dl", *facts, class_="facts") if of.facts else "",
+        *(tag("p", with_code(each), class_="more") for each in of.more),
+        *more,
         class_=f"verdict {of.state.kind}",
     )
 

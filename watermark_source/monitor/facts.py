@@ -1,0 +1,179 @@
+"""What everybody asks of a query first, in four lines that are always there, in the same words in each view. Pure.
+
+Who holds the watermark, why, and since when; when the next window closes; which option would change it; and which rows
+are lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from watermark_source.durations import age_text, count_text
+from watermark_source.monitor.history import NO_HOLDER
+from watermark_source.monitor.holder import Since, holders_text, holding, since_text, slow_batch
+from watermark_source.monitor.missing_rows import Missing, missing_rows
+from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks
+from watermark_source.monitor.window_closing import closing_after_end, next_closing
+from watermark_source.planning.holds import NOTABLE, HeldBy, Hold
+from watermark_source.planning.watermark import is_moment
+from watermark_source.status_model.hold_causes import short_time
+from watermark_source.status_model.hold_texts import advice_of, ends_by_itself, holder_name
+from watermark_source.status_model.source_status import SourceStatus, Status
+
+
+class Fact(NamedTuple):
+    """An answer: its title, and a sentence whose first words a view sets off."""
+
+    title: str
+    value: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.title}: {self.value}{self.about}"
+
+
+_NO_OPTION: Final = "none is needed"
+
+
+class Seen(NamedTuple):
+    """What is known of a running query beside its clocks, by those that followed it."""
+
+    since: Since | None = None
+    """Since when what holds its watermark has held it; ``None`` if unknown, or if nothing holds it."""
+    until_read: int | None = None
+    """In how many milliseconds nothing is unread at the present pace; ``None`` if unknown."""
+    dropped: int = 0
+    """Rows that its operators are known to have dropped as late."""
+
+
+NOTHING_SEEN: Final = Seen()
+
+
+def facts_of(of: QueryClocks, why: Diagnosis, seen: Seen, reason: str) -> tuple[Fact, ...]:
+    """Return the facts about a running query.
+
+    Args:
+        of: its clocks.
+        why: what ``diagnose`` found.
+        seen: what else is known of it.
+        reason: why results are late, where nothing holds them.
+    """
+    missing = tuple(missing_rows(of.sources))
+    return (
+        _held_by(of, why, seen.since, reason),
+        Fact("Next window", *next_closing(of, why, seen.until_read)),
+        _option(of, why, missing),
+        _lost(of, missing, seen.dropped),
+    )
+
+
+def facts_after_end(
+    of: QueryClocks | None, at: int, now: int, *, has_failed: bool, dropped: int = 0
+) -> tuple[Fact, ...]:
+    """Return the facts about a query that has ended.
+
+    Args:
+        of: its clocks, as its last batch left them; ``None`` if it had none.
+        at: when it ended, milliseconds since 1970-01-01 UTC.
+        now: the present.
+        has_failed: whether an error ended it.
+        dropped: rows that its operators are known to have dropped.
+    """
+    ended, again = "failed" if has_failed else "ended", "start the query again with its checkpoint location"
+    held = None if of is None else of.held
+    then = "" if held is None else f"; {holders_text(held[0])} held the watermark then"
+    lost = Fact("Rows lost", "none", "; none was read")
+    if of is not None:
+        lost = _lost(of, [*missing_rows(of.sources)], dropped)
+    if has_failed:
+        lost = lost._replace(about=f"{lost.about}; see the error for rows that were not read")
+    when = f"the query {ended} at {short_time(at, now)} ({age_text(max(0, now - at))} ago)"
+    return (
+        Fact("Held by", NO_HOLDER, f"; {when}{then}"),
+        Fact("Next window", *closing_after_end(of, now)),
+        Fact("Option", "see the error", f"; then {again}") if has_failed else Fact("Option", _NO_OPTION, f"; {again}"),
+        lost,
+    )
+
+
+def _held_by(of: QueryClocks, why: Diagnosis, since: Since | None, reason: str) -> Fact:
+    held, batch = of.held, slow_batch(of, why)
+    if held is not None:
+        source, hold = held
+        who = holder_name(hold) if hold.by is HeldBy.SOURCE else holders_text(source)
+        whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
+        long = "" if since is None else f" {since_text(since, of.at)}"
+        of_first = f"{hold.name}: " if len(holding(source)) > 1 else ""
+        return Fact("Held by", who, f"{whose}{long}: {of_first}{hold.why}")
+    if batch is not None:
+        before = None if of.batch is None else of.batch.lasted
+        took = "" if before is None else f"; the one before took {age_text(before)}"
+        return Fact("Held by", batch.name, f", running {since_text(Since(batch.begin), batch.end)}{took}")
+    if of.first_batch is not None:
+        return Fact("Held by", "the first batch", f", running {since_text(Since(of.at - of.first_batch), of.at)}")
+    if why.verdict is DelayVerdict.BATCH_SLOW:
+        return Fact("Held by", "slow batches", f"; {reason}")
+    return Fact("Held by", NO_HOLDER, f"; {reason or _apart(of)}")
+
+
+def _apart(of: QueryClocks) -> str:
+    """Return how far the partitions are apart that take turns."""
+    if all(source.processing_time for source in of.sources):
+        return "event time is the clock"
+    if of.input_watermark is not None and not is_moment(of.input_watermark):
+        return "the sources have ended"
+    views = [view for source in of.sources for view in source.splits if view.status is not Status.IDLE]
+    marks = [view.watermark for view in views if view.watermark is not None]
+    if len(marks) < 2 or sum(s.splits_total for s in of.sources) > sum(len(s.splits) for s in of.sources):
+        return f"all are within {age_text(NOTABLE)} of each other"
+    spread = age_text(max(marks) - min(marks))
+    return f"all {count_text(len(views), 'active partition')} are within {spread} of each other"
+
+
+def _option(of: QueryClocks, why: Diagnosis, missing: Sequence[Missing]) -> Fact:
+    """Return which option would move the watermark on, and which would keep rows from being late."""
+    held, value, about = of.held, _NO_OPTION, _WITHOUT_HOLDER.get(why.verdict, "")
+    if of.unfollowed is not None:
+        value, about = "none helps", "; the query has to follow the watermark of its sources"
+    elif held is not None:
+        value, about = _of_holder(*held, is_one=len(of.sources) == 1)
+    elif why.verdict in (DelayVerdict.QUIET, DelayVerdict.ROWS_WAIT):
+        silent = (source for source in of.sources if any(hold.kind.is_silence for hold in source.slowest))
+        about = "".join(f" while rows come; {advice_of(source)}" for source in silent)
+    others = "; ".join(each.to_do for each in missing if each.to_do and each.to_do not in about)
+    if others:
+        value = f"{value} for the watermark" if value == _NO_OPTION else value
+        about = f"{about}; for the rows below: {others}"
+    return Fact("Option", value, about)
+
+
+_WITHOUT_HOLDER: Final[Mapping[DelayVerdict, str]] = {
+    DelayVerdict.BATCH_SLOW: "; Spark's UI shows what takes long, its tasks or the sink",
+    DelayVerdict.TRIGGER: "; batches begin at the interval that the query's trigger has",
+}
+
+
+def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool) -> tuple[str, str]:
+    to_do = advice_of(source)
+    if not to_do or ends_by_itself(hold):
+        return _NO_OPTION, f"; {to_do}" if to_do else ""
+    return "", f"{'' if is_one else f'for source {source.source_name}: '}{to_do}"
+
+
+def _lost(of: QueryClocks, missing: Sequence[Missing], dropped: int) -> Fact:
+    """Return how many rows no window has, as far as that is known.
+
+    Operators count rows after they have combined those of a task, and a late row may still have had its window.
+    """
+    rows = [source.rows for source in of.sources]
+    read, late, undated = sum(r.read for r in rows), sum(r.late.rows for r in rows), sum(r.undated for r in rows)
+    found = []
+    if of.unfollowed is not None and of.unfollowed.spark is not None:
+        found.append("those behind Spark's own watermark")
+    if dropped or late:
+        found.append(f"at least {count_text(dropped)} dropped as late" if dropped else f"up to {count_text(late)} late")
+    if undated:
+        found.append(f"{count_text(undated)} undated")
+    of_all = f"{',' if found else ''} of {count_text(read, 'row')} read"
+    return Fact("Rows lost", ", ".join(found) or "none", "".join(f"; {each.why}" for each in missing) or of_all)

@@ -1,0 +1,65 @@
+"""What a query's results wait for: what holds a source's watermark, a batch, or nothing; and since when. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from watermark_source.durations import age_text, count_text
+from watermark_source.monitor.history import HolderSpan
+from watermark_source.monitor.three_clocks import TOLERANCE, DelayVerdict, Diagnosis, QueryClocks
+from watermark_source.monitor.window_facts import names_text
+from watermark_source.planning.holds import Hold
+from watermark_source.status_model.hold_causes import short_time
+from watermark_source.status_model.hold_texts import subject
+from watermark_source.status_model.source_status import SourceStatus
+
+_WORTH_NAMING: Final = 1_000
+"""Milliseconds from which it is stated how long something has held."""
+
+
+def holding(source: SourceStatus) -> tuple[Hold, ...]:
+    """Return what holds a source, or is the slowest of one that holds the others of its query."""
+    return source.holds or source.slowest
+
+
+def holders_text(source: SourceStatus) -> str:
+    """Return the names of all that hold a source."""
+    names = [subject(hold) for hold in holding(source)]
+    return names_text(names) if not source.more_holds else f"{names[0]} and {len(names) - 1 + source.more_holds} more"
+
+
+def slow_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
+    """Return the batch under way if results wait for it; ``None`` if they do not, or something holds the watermark."""
+    batch = of.batch
+    return None if batch is None else _if_slow(batch.number + 1, batch.running, of, why)
+
+
+def slow_committed_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
+    """Return the batch that was committed last if results waited for it; ``of``: the clocks when it was."""
+    batch = of.batch
+    return None if batch is None else _if_slow(batch.number, batch.lasted, of, why)
+
+
+def _if_slow(number: int, lasted: int | None, of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
+    is_slow = why.verdict is DelayVerdict.BATCH_SLOW and of.held is None
+    if not is_slow or lasted is None or lasted <= TOLERANCE:
+        return None
+    return HolderSpan(f"batch {count_text(number)}", of.at - lasted, of.at)
+
+
+class Since(NamedTuple):
+    """Since when something holds."""
+
+    at: int
+    """Milliseconds since 1970-01-01 UTC."""
+    is_least: bool = False
+    """Whether it may have held before, when nobody looked."""
+
+
+def since_text(since: Since, at: int) -> str:
+    """Return since when something has held, and for how long at a moment in milliseconds."""
+    begin, long = short_time(since.at, at), at - since.at
+    or_before = " or before" if since.is_least else ""
+    if long < _WORTH_NAMING:
+        return f"since {begin}{or_before}"
+    return f"since {begin}{or_before} ({'at least ' if since.is_least else ''}{age_text(long)})"
