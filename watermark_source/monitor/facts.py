@@ -87,7 +87,8 @@ def facts_after_end(
     if of is not None:
         lost = _lost(of, [*missing_rows(of.sources)], dropped)
     if has_failed:
-        lost = lost._replace(about=f"{lost.about}; see the error for rows that were not read")
+        read = f" for rows that were not read; of those that were: {lost.value}{lost.about}"
+        lost = lost._replace(value="see the error", about=read)
     when = f"the query {ended} at {short_time(at, now)} ({age_text(max(0, now - at))} ago)"
     return (
         Fact("Held by", NO_HOLDER, f"; {when}{then}"),

@@ -373,7 +373,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             "failed",
             (
                 "Option" + "see the error; then start the query again with its checkpoint location",
-                "Rows lost" + "none of 488 310 rows read; see the error for rows that were not read",
+                "Rows lostsee the error for rows that were not read; of those that were: none of 488 310 rows read",
             ),
         ),
         ("on-the-clock", ("Held by" + "nothing; event time is the clock", "12:10:10 closes at 12:10:11")),
@@ -605,7 +605,7 @@ def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None
     (gone,) = PAGES["failed"].ended
     assert gone.query is not None
     ended = gone._replace(query=replace(gone.query, dropped=3))
-    assert str(ended.verdict(NOW).facts[3]).startswith("Rows lost: at least 3 dropped as late, of 488 310 rows read")
+    assert str(ended.verdict(NOW).facts[3]).endswith("were: at least 3 dropped as late, of 488 310 rows read")
 
 
 def test_rows_without_an_event_time_are_lost_and_what_to_check_is_said_once() -> None:
