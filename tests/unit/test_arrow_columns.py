@@ -59,8 +59,8 @@ from watermark_source.spark.stream_schema import MARKER_TYPE
 schema = StructType([StructField("event_time", TimestampType()), StructField(MARKER, MARKER_TYPE)])
 marker_batch((Marker("watermark", None, None, 5, None, False, None),), schema)
 no_markers(3, schema)
-from pyspark_aligned_kafka.records.columns import ConstantColumns
-ConstantColumns().column("topic", 5)
+from pyspark_aligned_kafka.records.columns import constant_column
+constant_column("topic", 5)
 print([name for name in ("pandas",) if name in sys.modules])
 """
 

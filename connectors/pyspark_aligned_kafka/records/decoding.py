@@ -9,7 +9,7 @@ from functools import cache, partial
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.columns import TIMESTAMP, ConstantColumns, binary_column, headers_array
+from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column, constant_column, headers_array
 from pyspark_aligned_kafka.records.compression import Arena
 from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
@@ -42,7 +42,6 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.planning.split import Split, SplitRange
 
 _ARENA_FILL = 4 * 1024 * 1024
-_constants = ConstantColumns()
 
 
 class RecordDecoder:
@@ -151,11 +150,11 @@ class RecordDecoder:
         makers: dict[str, Callable[[], pa.Array]] = {
             "key": lambda: binary_column(data, keys, located.key_bytes, located.key_nulls),
             "value": lambda: binary_column(data, values, located.value_bytes, located.value_nulls),
-            "topic": lambda: _constants.column(split.log, rows),
-            "partition": lambda: _constants.column(split.number, rows),
+            "topic": lambda: constant_column(split.log, rows),
+            "partition": lambda: constant_column(split.number, rows),
             "offset": lambda: offset,
             "timestamp": lambda: records.timestamps,
-            "timestampType": lambda: _constants.column(timestamp_type, rows),
+            "timestampType": lambda: constant_column(timestamp_type, rows),
             "headers": lambda: headers_array(split, data, located, offset),
         }
         return (makers[name]() for name in self._columns)
