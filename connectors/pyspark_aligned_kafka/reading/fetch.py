@@ -13,7 +13,27 @@ from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
-from kafka.errors import for_code
+from kafka.errors import (
+    BrokerNotAvailableError,
+    ClusterAuthorizationFailedError,
+    CorruptRecordError,
+    FencedLeaderEpochError,
+    InconsistentTopicIdError,
+    KafkaStorageError,
+    LeaderNotAvailableError,
+    NetworkExceptionError,
+    NotLeaderForPartitionError,
+    OffsetNotAvailableError,
+    OffsetOutOfRangeError,
+    ReplicaNotAvailableError,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+    UnknownError,
+    UnknownLeaderEpochError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    for_code,
+)
 
 from pyspark_aligned_kafka.cluster.broker_errors import grant
 from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader, count, no_tags, text
@@ -211,27 +231,12 @@ class Trouble(Enum):
     """The leader names a replica to read from (KIP-392)."""
 
 
-_TROUBLES: Final[dict[int, Trouble]] = {
-    -1: Trouble.MOVED,  # UNKNOWN_SERVER_ERROR
-    1: Trouble.OUT_OF_RANGE,  # OFFSET_OUT_OF_RANGE
-    3: Trouble.MOVED,  # UNKNOWN_TOPIC_OR_PARTITION
-    5: Trouble.MOVED,  # LEADER_NOT_AVAILABLE
-    6: Trouble.MOVED,  # NOT_LEADER_OR_FOLLOWER
-    7: Trouble.MOVED,  # REQUEST_TIMED_OUT
-    8: Trouble.MOVED,  # BROKER_NOT_AVAILABLE
-    9: Trouble.MOVED,  # REPLICA_NOT_AVAILABLE
-    13: Trouble.MOVED,  # NETWORK_EXCEPTION
-    56: Trouble.MOVED,  # KAFKA_STORAGE_ERROR
-    74: Trouble.MOVED,  # FENCED_LEADER_EPOCH
-    75: Trouble.MOVED,  # UNKNOWN_LEADER_EPOCH
-    78: Trouble.MOVED,  # OFFSET_NOT_AVAILABLE
-    100: Trouble.MOVED,  # UNKNOWN_TOPIC_ID
-    103: Trouble.MOVED,  # INCONSISTENT_TOPIC_ID
-}
-
-_CORRUPT_MESSAGE = 2
-_REFUSALS = frozenset({29, 31})
-"""TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED"""
+_MOVED: Final = frozenset({
+    UnknownError, UnknownTopicOrPartitionError, LeaderNotAvailableError, NotLeaderForPartitionError,
+    RequestTimedOutError, BrokerNotAvailableError, ReplicaNotAvailableError, NetworkExceptionError, KafkaStorageError,
+    FencedLeaderEpochError, UnknownLeaderEpochError, OffsetNotAvailableError, UnknownTopicIdError,
+    InconsistentTopicIdError,
+})  # fmt: skip
 
 
 class Stretch(NamedTuple):
@@ -301,14 +306,15 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
 
 
 def _trouble(fetched: Fetched, position: int) -> Trouble:
-    known = _TROUBLES.get(fetched.error)
-    if known is not None:
-        return known
-    where = place(fetched.split, position)
-    name = for_code(fetched.error).__name__
-    if fetched.error == _CORRUPT_MESSAGE:
+    kind = for_code(fetched.error)
+    if kind in _MOVED:
+        return Trouble.MOVED
+    if kind is OffsetOutOfRangeError:
+        return Trouble.OUT_OF_RANGE
+    where, name = place(fetched.split, position), kind.__name__
+    if kind is CorruptRecordError:
         raise CorruptDataError(f"{where}: the broker reports that its log is corrupt ({name}); check its disk")
-    if fetched.error in _REFUSALS:
+    if kind in (TopicAuthorizationFailedError, ClusterAuthorizationFailedError):
         line = grant("HOST:PORT", "Read", [f"--topic {fetched.split.log}"])
         raise RefusedError(f"{where}: the broker refuses to let us read ({name}). On the brokers: {line}")
     raise SourceError(f"{where}: the broker answered with error {fetched.error} ({name}); its log has the reason")
