@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from pyspark_aligned_kafka import errors
 from pyspark_aligned_kafka.cluster.metadata import absent_since, gone_after
@@ -28,42 +28,26 @@ from watermark_source.planning.split import Split, SplitRange
 _log = logging.getLogger(__name__)
 
 
-class Resumption(NamedTuple):
-    """Where reading resumes, and which offsets before that the log no longer holds."""
-
-    position: int
-    lost_from: int
-    lost_to: int
-
-    @property
-    def lost(self) -> int:
-        """Number of lost offsets; the rows may be fewer."""
-        return self.lost_to - self.lost_from
-
-
-def resumption(pending: Pending, earliest: int, latest: int) -> Resumption | None:
-    """Return the offsets lost at the range's position; ``None`` if the log still holds, or will hold, the next offset.
+def behind_loss(pending: Pending, earliest: int, latest: int) -> int | None:
+    """Return the position behind offsets lost at a range's; ``None`` if the log holds, or will hold, the next offset.
 
     ``earliest`` and ``latest`` bound the log as its leader reports it: ``[earliest, latest)``. A log that ends at or
     before the position, with the range's end planned beyond, was truncated or recreated.
     """
     if pending.position < earliest:
-        position = min(earliest, pending.range.end)
-        return Resumption(position, pending.position, position)
-    if latest <= pending.position:
-        return Resumption(pending.range.end, pending.position, pending.range.end)
-    return None
+        return min(earliest, pending.range.end)
+    return pending.range.end if latest <= pending.position else None
 
 
-def loss_text(pending: Pending, loss: Resumption, earliest: int, latest: int) -> str:
-    """Return the text of a loss: which offsets, and why."""
+def loss_text(pending: Pending, behind: int, earliest: int, latest: int) -> str:
+    """Return the text of a loss: which offsets, up to the position ``behind`` it, and why."""
     why = (
         "they have been deleted by retention or by hand"
-        if loss.position == min(earliest, pending.range.end) and pending.position < earliest
+        if pending.position < earliest
         else "the log was truncated, or the topic was deleted and recreated"
     )
     return (
-        f"{place(pending.split)}: offsets {loss.lost_from} to {loss.lost_to} "
+        f"{place(pending.split)}: offsets {pending.position} to {behind} "
         f"(exclusive) of the range {pending.range.start} to {pending.range.end} are gone; the log now begins at "
         f"{earliest} and ends at {latest}: {why}"
     )
@@ -218,17 +202,17 @@ class Recovery:
             log = self._log_of(pending)
         if log is None:
             return self._without([pending], [pending])[0]
-        loss = resumption(pending, log.start, log.end)
-        if loss is None:
+        position = behind_loss(pending, log.start, log.end)
+        if position is None:
             return None
-        text = loss_text(pending, loss, log.start, log.end)
+        text = loss_text(pending, position, log.start, log.end)
         if pending.position < log.start and pending.split in self.from_beginning:
             _log.info("%s; no loss, because the partition is read from its beginning", text)
-            return pending.at(loss.position)
+            return pending.at(position)
         if self.fail_on_data_loss:
             raise loss_error(text)
-        _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, loss.lost)
-        return pending.at(loss.position)
+        _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, position - pending.position)
+        return pending.at(position)
 
     def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
         others = {p.split.log: other for p in gone if (other := self._other_id(p)) is not None}
