@@ -155,7 +155,7 @@ class KafkaDiscovery:
                     return False
                 self._begin()
             assert self._under_way is not None
-            if not self._under_way.wait(wait):
+            if not self._under_way.ends_within(wait):
                 return False
 
     def _begin(self) -> None:
@@ -163,7 +163,7 @@ class KafkaDiscovery:
 
     def _collect(self, last: _Listing) -> None:
         """Take the result of a listing that has ended, if any; after one that failed the last result stays."""
-        if self._under_way is None or not self._under_way.is_over:
+        if self._under_way is None or not self._under_way.done():
             return
         try:
             listing = self._ended()
@@ -245,32 +245,24 @@ class KafkaDiscovery:
         return listing if last is None or listing.splits != last.splits else replace(listing, splits=last.splits)
 
 
-class _ListingUnderWay:
+class _ListingUnderWay(Future[_Listing]):
     """A listing in a thread of its own, which does not keep the process alive."""
 
     def __init__(self, make: Callable[[], _Listing]) -> None:
-        self._outcome: Future[_Listing] = Future()
+        super().__init__()
         self._begun = time.monotonic()
         threading.Thread(target=self._run, args=(make,), name="discovery", daemon=True).start()
 
     def _run(self, make: Callable[[], _Listing]) -> None:
         try:
-            self._outcome.set_result(make())
+            self.set_result(make())
         except BaseException as error:  # noqa: BLE001 - `result` raises it in the caller's thread
-            self._outcome.set_exception(error)
+            self.set_exception(error)
 
-    @property
-    def is_over(self) -> bool:
-        return self._outcome.done()
-
-    def wait(self, seconds: float) -> bool:
-        """Return whether it ends within this many seconds after it began."""
+    def ends_within(self, seconds: float) -> bool:
+        """Return, once it is certain, whether it ends within this many seconds after it began."""
         left = self._begun + seconds - time.monotonic()
-        return bool(wait([self._outcome], max(0.0, left)).done)
-
-    def result(self) -> _Listing:
-        """Return the listing once it has ended, or raise its error."""
-        return self._outcome.result()
+        return bool(wait([self], max(0.0, left)).done)
 
 
 class Selection(NamedTuple):
