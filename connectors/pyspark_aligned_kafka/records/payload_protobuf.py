@@ -87,8 +87,7 @@ _NODE_COLUMNS = 9
 _NUMBER, _NODE, _TYPE, _WIRE, _SHAPE, _IMPLICIT, _FIRST_NAME, _NAMES_END, _FIRST_OTHER, _OTHERS_END = range(10)
 """``_FIRST_NAME``: the numbers of a closed enum. ``_FIRST_OTHER``: the nodes of the other fields of its ``oneof``."""
 _FIELD_COLUMNS = 10
-_A_SINGLE, _A_LIST, _A_MAP = range(3)
-_SHAPES = {Shape.SINGLE: _A_SINGLE, Shape.LIST: _A_LIST, Shape.MAP: _A_MAP}
+_A_SINGLE, _A_LIST, _A_MAP = map(int, Shape)
 # Of the messages that are open: where one ends, its node, the number of a group, and the field behind the last one.
 _STOP, _OF_NODE, _OF_GROUP, _HINT = range(4)
 _FRAME = 4
@@ -176,14 +175,11 @@ def _is_complete(to: Word, plan: Word, node: Word) -> Word:
 
 
 @inlined
-def _field_of(fields: Word, first: Word, count: Word, hint: Word, number: Word) -> Word:
-    """Return the field with a number, -1 if there is none; they are often in the order of their numbers."""
-    if hint < count and _of_field(fields, first + hint, _NUMBER) == number:
-        return first + hint
-    low, high = first, first + count
+def _row_with(table: Word, columns: Word, low: Word, high: Word, number: Word) -> Word:
+    """Return which of the rows before ``high`` begins with a number, by which they are in order; -1 if none does."""
     while low < high:
         middle = (low + high) >> 1
-        found = _of_field(fields, middle, _NUMBER)
+        found = long_at(table, middle * columns)
         if found == number:
             return middle
         if found < number:
@@ -194,20 +190,17 @@ def _field_of(fields: Word, first: Word, count: Word, hint: Word, number: Word) 
 
 
 @inlined
+def _field_of(fields: Word, first: Word, count: Word, hint: Word, number: Word) -> Word:
+    """Return the field with a number, -1 if there is none; they are often in the order of their numbers."""
+    if hint < count and _of_field(fields, first + hint, _NUMBER) == number:
+        return first + hint
+    return _row_with(fields, np.int64(_FIELD_COLUMNS), first, first + count, number)
+
+
+@inlined
 def _is_named(names: Word, low: Word, high: Word, number: Word) -> Word:
     """Return whether a number is among those of a closed enum; those of any other have none listed."""
-    if low == high:
-        return True
-    while low < high:
-        middle = (low + high) >> 1
-        found = long_at(names, middle)
-        if found == number:
-            return True
-        if found < number:
-            low = middle + 1
-        else:
-            high = middle
-    return False
+    return low == high or _row_with(names, np.int64(1), low, high, number) >= 0
 
 
 @inlined
@@ -225,8 +218,10 @@ def _number(kind: Word, bits: Word) -> Word:
 
 
 @inlined
-def _bits_at(data: Word, at: Word, stop: Word, wire: Word) -> tuple[Word, Word]:
-    """Return the bits of a number and its end, -1 if it is truncated."""
+def _number_at(  # noqa: PLR0917 - compiled
+    kind: Word, wire: Word, fields: Word, field: Word, names: Word, data: Word, at: Word, stop: Word
+) -> tuple[Word, Word, Word]:
+    """Return how a number of a field ended, the number, and where it ended."""
     bits, end = np.int64(0), np.int64(-1)
     if wire == _VARINT:
         bits, end = varint_at(data, at, stop)
@@ -234,7 +229,11 @@ def _bits_at(data: Word, at: Word, stop: Word, wire: Word) -> tuple[Word, Word]:
         bits, end = fixed_at(data, at, stop, np.int64(4))
     elif stop - at >= 8:
         bits, end = np.int64(word_at(data, at)), at + 8
-    return bits, end
+    if end < 0:
+        return np.int64(_CORRUPT), bits, end
+    number = _number(kind, bits)
+    named = _is_named(names, _of_field(fields, field, _FIRST_NAME), _of_field(fields, field, _NAMES_END), number)
+    return np.int64(_DONE) if named else np.int64(_NO_VALUE), number, end
 
 
 @inlined
@@ -372,15 +371,9 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
         element = node_value(to, target, FIRST)
         if packed:
             while at < value_end:
-                bits, at = _bits_at(data, at, value_end, expected)
-                if at < 0:
-                    return np.int64(_CORRUPT), number
-                cell = _number(kind, bits)
-                named = _is_named(
-                    names, _of_field(fields, field, _FIRST_NAME), _of_field(fields, field, _NAMES_END), cell
-                )
-                if not named:
-                    return np.int64(_NO_VALUE), number
+                result, cell, at = _number_at(kind, expected, fields, field, names, data, at, value_end)
+                if result != _DONE:
+                    return result, number
                 if not put(to, element, np.int64(_A_VALUE), cell, np.int64(0)):
                     return np.int64(_NO_ROOM), number
             put_long(to.values, slot, long_at(to.counts, element))
@@ -400,12 +393,9 @@ def _walk(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the messa
                 if result != _DONE:
                     return result, number
         else:
-            bits, at = _bits_at(data, at, end, wire)
-            if at < 0:
-                return np.int64(_CORRUPT), number
-            cell = _number(kind, bits)
-            if not _is_named(names, _of_field(fields, field, _FIRST_NAME), _of_field(fields, field, _NAMES_END), cell):
-                return np.int64(_NO_VALUE), number
+            result, cell, at = _number_at(kind, wire, fields, field, names, data, at, end)
+            if result != _DONE:
+                return result, number
         if shape == _A_LIST:
             if not put(to, element, np.int64(_A_VALUE), cell, size):
                 return np.int64(_NO_ROOM), number
@@ -494,7 +484,7 @@ class _Plan:
         self._nodes[holder][_FIRST_FIELD], self._nodes[holder][_FIELDS] = len(self._fields), len(rows)
         self._fields += rows
         for field, row in zip(fields, rows, strict=True):
-            row[_NUMBER], row[_SHAPE] = field.number, _SHAPES[field.shape]
+            row[_NUMBER], row[_SHAPE] = field.number, field.shape
             row[_TYPE] = field.type if field.moment is None else _MOMENT
             wire = _WIRES[field.type]
             assert wire is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -59,12 +59,12 @@ _WELL_KNOWN: dict[str, DataType] = {
 }  # fmt: skip
 
 
-class Shape(Enum):
+class Shape(IntEnum):
     """How often a field occurs."""
 
-    SINGLE = "single"
-    LIST = "list"
-    MAP = "map"
+    SINGLE = 0
+    LIST = 1
+    MAP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,10 +216,6 @@ def _registered_message(registry: SchemaRegistry, subject: str, version: str, na
 # Schemas of writers.
 
 
-_TYPE_NAMES = (
-    "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "group", "message", "bytes",
-    "uint32", "enum", "sfixed32", "sfixed64", "sint32", "sint64",
-)  # fmt: skip
 _READ_AS: Final = {
     BOOL: (INT32, INT64, UINT32, UINT64), ENUM: (INT32, INT64), INT32: (INT64,), UINT32: (UINT64, INT64),
     SINT32: (SINT64,), STRING: (BYTES,), BYTES: (STRING,),
@@ -265,10 +261,16 @@ def _check_fields(reader: Message, writer: Any, where: str) -> None:
         if field.moment is not None and field.message is not None and fits:
             fits = other.message_type.full_name == field.message.name
         if not fits or shape not in (field.shape, Shape.SINGLE) or (is_map != (field.shape is Shape.MAP)):
-            there = f"{shape.value} {_TYPE_NAMES[other.type - 1]}", f"{field.shape.value} {_TYPE_NAMES[field.type - 1]}"
-            raise SchemaError(f"field {field.number}, {where}{field.name}, is a {there[0]} in it, and not a {there[1]}")
+            there, here = _shown(shape, other.type), _shown(field.shape, field.type)
+            raise SchemaError(f"field {field.number}, {where}{field.name}, is a {there} in it, and not a {here}")
         if field.message is not None and field.moment is None:
             _check_fields(field.message, other.message_type, f"{where}{field.name}.")
+
+
+def _shown(shape: Shape, kind: int) -> str:
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto  # noqa: PLC0415 - an extra
+
+    return f"{shape.name} {FieldDescriptorProto.Type.Name(kind).removeprefix('TYPE_')}".lower()
 
 
 def message_of(descriptor: Any, paths: Paths = ()) -> Message:
