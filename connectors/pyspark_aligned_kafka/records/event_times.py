@@ -370,10 +370,8 @@ class FunctionTimes:
             with time_limit(LONGEST_S):
                 answer = self._function(given)
         except TimeLimitExceeded:
-            raise EventTimeError(
-                f"the function {self._where} has not returned for {LONGEST_S:g} seconds for {_of(records)}; it must "
-                f"return {_ANSWER}, without waiting for anything that may never come"
-            ) from None
+            waited = f"has not returned for {LONGEST_S:g} seconds for {_of(records)}"
+            raise self._refused(waited, ", without waiting for anything that may never come") from None
         except BaseException as error:  # noqa: BLE001 - a function of the user's raises anything, and exits
             # The message of a user's exception may quote the record. Our own errors do not.
             is_ours = isinstance(error, WatermarkSourceError)
@@ -384,15 +382,13 @@ class FunctionTimes:
             answer = answer.combine_chunks()
         if not isinstance(answer, pa.Array) or not (pa.types.is_timestamp(answer.type) or answer.type == pa.int64()):
             seen = answer.type if isinstance(answer, pa.Array) else type(answer).__name__
-            raise EventTimeError(
-                f"the function {self._where} answered {seen} for {_of(records)}; it must return {_ANSWER}"
-            )
+            raise self._refused(f"answered {seen} for {_of(records)}")
         if len(answer) != given.num_rows:
-            raise EventTimeError(
-                f"the function {self._where} answered {len(answer)} times for the {given.num_rows} {_of(records)}; it "
-                f"must return {_ANSWER}"
-            )
+            raise self._refused(f"answered {len(answer)} times for the {given.num_rows} {_of(records)}")
         return _found(answer)
+
+    def _refused(self, what: str, how: str = "") -> EventTimeError:
+        return EventTimeError(f"the function {self._where} {what}; it must return {_ANSWER}{how}")
 
     def seen(self, records: Records, row: int) -> str:
         """Return what the function answered for a row."""
@@ -461,7 +457,7 @@ class EventTimes:
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
         if self._choice.without is WithoutTime.FAIL:
             row = int(np.argmax(wrong != 0))
-            seen = _seen(self._finder, records, row, wrong, "eventTimeFormat")
+            seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no event time at {self._choice.place} ({OPTION}, "
                 f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
@@ -479,14 +475,14 @@ class EventTimes:
         return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], missing), missing
 
 
-def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.uint8], option: str) -> str:
+def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.uint8]) -> str:
     """Return what an error shows in place of a row's time, and why ``auto`` refuses digits that may be a date."""
     seen = finder.seen(records, row)
     if wrong[row] != MAY_BE_DATE:
         return seen
     return (
         f"{seen}, digits that may be a date as well as a number. For a number since 1970-01-01 UTC write "
-        f'.option("{option}", "seconds"), "millis", "micros" or "nanos"; a date must be ISO 8601, 2026-11-24'
+        f'.option("eventTimeFormat", "seconds"), "millis", "micros" or "nanos"; a date must be ISO 8601, 2026-11-24'
     )
 
 
@@ -536,7 +532,7 @@ class WatermarkMarks:
         broken = is_wrong & ~absent
         if broken.any():
             row = int(np.argmax(broken))
-            seen = _seen(self._finder, records, row, wrong, "eventTimeFormat")
+            seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
                 f"{place(records.split, int(records.offsets[row]))}: no watermark at {self._choice.place} "
                 f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "

@@ -232,6 +232,14 @@ def _unescaped_into(data: Word, at: Word, stop: Word, room: Word) -> Word:
     return size
 
 
+@inlined
+def _checked(found: Word) -> tuple[Word, Word]:
+    """Return the microseconds of what was found, and 0; without a moment what is wrong, as ``MomentReader.read``."""
+    if FIRST_MICROS <= found < END_MICROS:
+        return found, np.int64(0)
+    return np.int64(0), np.int64(MAY_BE_DATE) if found == _DATE else np.int64(1)
+
+
 @compiled("int64(uint8[::1], int64[::1], int64[::1], boolean[::1], int64, uint8[::1], int64[::1], uint8[::1])")
 def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
@@ -253,10 +261,8 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
                 found = _moment(plain, np.int64(0), size, unit)
         elif sizes[row] > 0:
             found = _moment(data, starts[row], starts[row] + sizes[row], unit)
-        is_moment = FIRST_MICROS <= found < END_MICROS
-        micros[row] = found if is_moment else 0
-        wrong[row] = MAY_BE_DATE if found == _DATE else not is_moment
-        count += not is_moment
+        micros[row], wrong[row] = _checked(found)
+        count += wrong[row] != 0
     return count
 
 
@@ -271,10 +277,8 @@ def _of_numbers(numbers: Word, present: Word, unit: Word, micros: Word, wrong: W
                 value, exponent = value // 10 + (value < 0 and value % 10 != 0), np.int64(1)
             is_date = unit == _BY_SIZE and _counts_as_date(value, exponent)
             found = _DATE if is_date else _of_number(value, exponent, unit)
-        is_moment = FIRST_MICROS <= found < END_MICROS
-        micros[row] = found if is_moment else 0
-        wrong[row] = MAY_BE_DATE if found == _DATE else not is_moment
-        count += not is_moment
+        micros[row], wrong[row] = _checked(found)
+        count += wrong[row] != 0
     return count
 
 
