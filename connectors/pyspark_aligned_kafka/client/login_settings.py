@@ -20,56 +20,76 @@ _log = logging.getLogger(__name__)
 # ``sasl.jaas.config`` as Kafka's Java clients write it: a login module and its options.
 
 
-_SHORT = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule": "PLAIN",
-    "org.apache.kafka.common.security.scram.ScramLoginModule": "SCRAM",
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": "OAUTHBEARER",
-    "software.amazon.msk.auth.iam.IAMLoginModule": "AWS_MSK_IAM",
-    "com.sun.security.auth.module.Krb5LoginModule": "GSSAPI",
-}
-_MECHANISMS = {
-    "PLAIN": ("PLAIN",),
-    "SCRAM": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-    "OAUTHBEARER": ("OAUTHBEARER",),
-    "AWS_MSK_IAM": ("AWS_MSK_IAM",),
-    "GSSAPI": ("GSSAPI",),
-}
-MECHANISMS = tuple(name for names in _MECHANISMS.values() for name in names)
-_WITH_PASSWORD = ("PLAIN", "SCRAM")
-
 _ENTRY = re.compile(
     r"\s*(?P<module>[\w.$]+)\s+(required|requisite|sufficient|optional)\b(?P<options>.*);\s*", re.DOTALL
 )
 _OPTION = re.compile(r"""\s+(?P<name>[\w.]+)\s*=\s*(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<bare>[^\s";]+))""")
 
-_REFUSED: Mapping[str, tuple[re.Pattern[str], str]] = {
-    "SCRAM": (
-        re.compile("tokenauth"),
-        "delegation tokens are not supported; use a user and a password, without tokenauth",
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Login:
+    """A way to log in, as a login module of Kafka's Java clients has it."""
+
+    mechanisms: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+    """Options of the module that must be there."""
+    without_effect: re.Pattern[str] | None = None
+    """Options of the module that would have no effect."""
+    instead: str = ""
+    """What to do in place of these."""
+    settings: tuple[str, ...] = ()
+    """Settings that belong to these mechanisms alone."""
+    package: tuple[str, str] | None = None
+    """The package that kafka-python imports for it, and the extra that installs it."""
+    hint: str = ""
+    """A requirement that only an attempt can check."""
+
+
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_ID = "sasl.oauthbearer.client.credentials.client.id"
+_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the setting's name
+_SCOPE = "sasl.oauthbearer.scope"
+_ENCODE = "sasl.oauthbearer.header.urlencode"
+_SERVICE = "sasl.kerberos.service.name"
+_USER = ("username", "password")
+_LOGINS: Mapping[str, _Login] = {
+    "org.apache.kafka.common.security.plain.PlainLoginModule": _Login(mechanisms=("PLAIN",), needed=_USER),
+    "org.apache.kafka.common.security.scram.ScramLoginModule": _Login(
+        mechanisms=("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        needed=_USER,
+        without_effect=re.compile("tokenauth"),
+        instead="delegation tokens are not supported; use a user and a password, without tokenauth",
     ),
-    "OAUTHBEARER": (
-        re.compile("unsecuredLogin.*|ssl\\.(?!truststore\\.(location|type)$).*"),
-        (
-            "tokens come from kafka.sasl.oauthbearer.token.endpoint.url, and the module may say clientId, "
-            "clientSecret, scope, extension_NAME and ssl.truststore.location (PEM)"
-        ),
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": _Login(
+        mechanisms=("OAUTHBEARER",),
+        without_effect=re.compile("unsecuredLogin.*|ssl\\.(?!truststore\\.(location|type)$).*"),
+        instead="tokens come from kafka.sasl.oauthbearer.token.endpoint.url, and the module may say clientId, "
+        "clientSecret, scope, extension_NAME and ssl.truststore.location (PEM)",
+        settings=(_URL, _ID, _SECRET, _SCOPE, _ENCODE, "sasl.login.callback.handler.class"),
     ),
-    "AWS_MSK_IAM": (
-        re.compile(".*"),
-        (
-            "credentials and region are looked for as botocore does, such as in AWS_PROFILE and AWS_DEFAULT_REGION on "
-            "the driver and the executors; the module takes no options"
-        ),
+    "software.amazon.msk.auth.iam.IAMLoginModule": _Login(
+        mechanisms=("AWS_MSK_IAM",),
+        without_effect=re.compile(".*"),
+        instead="credentials and region are looked for as botocore does, such as in AWS_PROFILE and AWS_DEFAULT_REGION "
+        "on the driver and the executors; the module takes no options",
+        settings=("sasl.client.callback.handler.class",),
+        package=("botocore", "msk"),
+        hint="botocore must find credentials and a region on the driver and the executors, for example AWS_PROFILE or "
+        "AWS_ACCESS_KEY_ID, and AWS_DEFAULT_REGION",
     ),
-    "GSSAPI": (
-        re.compile("useKeyTab|keyTab|principal|ticketCache"),
-        (
-            "Kerberos looks for tickets and keys itself: KRB5_CLIENT_KTNAME (a keytab) or KRB5CCNAME (a ticket cache) "
-            "on the driver and, by spark.executorEnv, on the executors; the module may say serviceName"
-        ),
+    "com.sun.security.auth.module.Krb5LoginModule": _Login(
+        mechanisms=("GSSAPI",),
+        without_effect=re.compile("useKeyTab|keyTab|principal|ticketCache"),
+        instead="Kerberos looks for tickets and keys itself: KRB5_CLIENT_KTNAME (a keytab) or KRB5CCNAME (a ticket "
+        "cache) on the driver and, by spark.executorEnv, on the executors; the module may say serviceName",
+        settings=(_SERVICE,),
+        package=("gssapi", "kerberos"),
+        hint="Kerberos must find a ticket or a key on the driver and the executors: kinit, or KRB5_CLIENT_KTNAME; and "
+        "kafka.sasl.kerberos.service.name must be the first part of the brokers' principals",
     ),
 }
-"""By module: options that would have no effect, and what to do instead."""
+"""By the class of the login module."""
+MECHANISMS: Mapping[str, _Login] = {name: login for login in _LOGINS.values() for name in login.mechanisms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +109,17 @@ def parse_jaas(text: str) -> LoginModule:
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         raise ValueError("not of that form; it must end with a semicolon")
-    module = _SHORT.get(entry["module"])
-    if module is None:
-        known = ", ".join(name.rpartition(".")[2] for name in _SHORT)
+    login = _LOGINS.get(entry["module"])
+    if login is None:
+        known = ", ".join(name.rpartition(".")[2] for name in _LOGINS)
         raise ValueError(f"the login module is none of {known}, each with its package")
     options = _options(entry["options"])
-    if module in _REFUSED:
-        pattern, instead = _REFUSED[module]
-        if any(pattern.fullmatch(name) and text.lower() != "false" for name, text in options.items()):
-            raise ValueError(instead)
-    if module in _WITH_PASSWORD:
-        missing = [name for name in ("username", "password") if not options.get(name)]
-        if missing:
-            raise ValueError(f"{' and '.join(missing)} missing")
-    return LoginModule(_MECHANISMS[module], options)
+    refused = login.without_effect
+    if refused and any(refused.fullmatch(name) and text.lower() != "false" for name, text in options.items()):
+        raise ValueError(login.instead)
+    if missing := [name for name in login.needed if not options.get(name)]:
+        raise ValueError(f"{' and '.join(missing)} missing")
+    return LoginModule(login.mechanisms, options)
 
 
 def _options(text: str) -> dict[str, str]:
@@ -132,31 +149,6 @@ def _above_debug(record: logging.LogRecord) -> bool:
 
 
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
-_URL = "sasl.oauthbearer.token.endpoint.url"
-_ID = "sasl.oauthbearer.client.credentials.client.id"
-_SECRET = "sasl.oauthbearer.client.credentials.client.secret"  # noqa: S105 - the setting's name
-_SCOPE = "sasl.oauthbearer.scope"
-_ENCODE = "sasl.oauthbearer.header.urlencode"
-_SERVICE = "sasl.kerberos.service.name"
-_OF_MECHANISM = {
-    _URL: "OAUTHBEARER",
-    _ID: "OAUTHBEARER",
-    _SECRET: "OAUTHBEARER",
-    _SCOPE: "OAUTHBEARER",
-    _ENCODE: "OAUTHBEARER",
-    _SERVICE: "GSSAPI",
-    "sasl.login.callback.handler.class": "OAUTHBEARER",
-    "sasl.client.callback.handler.class": "AWS_MSK_IAM",
-}
-_PACKAGES = {"AWS_MSK_IAM": ("botocore", "msk"), "GSSAPI": ("gssapi", "kerberos")}
-"""The package that a mechanism of kafka-python imports, and the extra that installs it."""
-HINTS = {
-    "AWS_MSK_IAM": "botocore must find credentials and a region on the driver and the executors, for example "
-    "AWS_PROFILE or AWS_ACCESS_KEY_ID, and AWS_DEFAULT_REGION",
-    "GSSAPI": "Kerberos must find a ticket or a key on the driver and the executors: kinit, or KRB5_CLIENT_KTNAME; and "
-    "kafka.sasl.kerberos.service.name must be the first part of the brokers' principals",
-}
-"""Requirements of a login that only an attempt can check."""
 
 
 def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
@@ -194,13 +186,14 @@ def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
             f"must be {' or '.join(module.mechanisms)}, which the module in kafka.sasl.jaas.config is for",
             example=module.mechanisms[-1],
         )
-    for name, wanted in _OF_MECHANISM.items():
-        if name in given and mechanism != wanted:
-            raise OptionError(
-                "kafka.sasl.mechanism", mechanism, f"must be {wanted} because kafka.{name} is set", example=wanted
-            )
-    if mechanism in _PACKAGES:
-        _check_package(mechanism, *_PACKAGES[mechanism])
+    for wanted, login in MECHANISMS.items():
+        for name in login.settings:
+            if name in given and mechanism != wanted:
+                raise OptionError(
+                    "kafka.sasl.mechanism", mechanism, f"must be {wanted} because kafka.{name} is set", example=wanted
+                )
+    if (package := MECHANISMS[mechanism].package) is not None:
+        _check_package(mechanism, *package)
     if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
         raise OptionError("kafka.security.protocol", protocol, "must be SASL_SSL for AWS_MSK_IAM", example="SASL_SSL")
     if mechanism == "OAUTHBEARER":

@@ -18,7 +18,7 @@ from kafka.errors import (
     UnsupportedSaslMechanismError,
 )
 
-from pyspark_aligned_kafka.client.login_settings import HINTS
+from pyspark_aligned_kafka.client.login_settings import MECHANISMS
 from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import RefusedError, ResponseTimeoutError, SourceError, UnreachableError, listed, shortened
@@ -109,7 +109,7 @@ def translated(error: KafkaError, settings: ClientSettings) -> SourceError:
 def no_login(error: Exception, address: str, settings: ClientSettings) -> RefusedError:
     """Return the error for what a mechanism of kafka-python raises before a broker has refused anything."""
     mechanism = settings.values["sasl.mechanism"]
-    hint = HINTS.get(mechanism, "check kafka.sasl.mechanism and kafka.sasl.jaas.config")
+    hint = MECHANISMS[mechanism].hint or "check kafka.sasl.mechanism and kafka.sasl.jaas.config"
     return RefusedError(
         f"the login by {mechanism} at {address} cannot be made: {type(error).__name__}: {shortened(error)}; {hint}"
     )
