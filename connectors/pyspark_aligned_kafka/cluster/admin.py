@@ -164,7 +164,8 @@ class KafkaAdmin:
             deadline = Deadline.after(_GLANCE_MS)
             found: dict[Split, BatchHeader] = {}
             requests = [(n, headers_request(p, read_committed=self._read_committed)) for n, p in by_node.items()]
-            for answer in [self._cluster.begin_request(node, request, deadline) for node, request in requests]:
+            ask = self._cluster.request
+            for answer in [self._cluster.begin(ask, node, request, deadline) for node, request in requests]:
                 with contextlib.suppress(KafkaError):
                     found.update(read_headers(await answer))
             return {split: header for split, header in found.items() if split in offsets}

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, NodeNotReadyError
 from kafka.net.compat import KafkaNetClient
@@ -137,7 +137,26 @@ class _Direct(KafkaNetSocket):  # type: ignore[misc]  # kafka-python has no type
             raise
 
 
-class _LimitedTls(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python has no types
+class _Bounded(KafkaTCPTransport):  # type: ignore[misc]  # kafka-python has no types
+    """Reads a limited number of bytes at a time, and delivers what a broker sent before it closed the connection.
+
+    kafka-python reads a socket until nothing more is there before it looks at a frame's length: what sends without end
+    fills the memory of the process. And it drops bytes that arrive together with the end of a connection, and a broker
+    closes right after it has refused a login: on a busy machine the reason was never heard.
+    """
+
+    def _sock_recv(self) -> tuple[bytes, KafkaError | None]:
+        whole = self._sock
+        self._sock = _Some(whole)
+        try:
+            data, error = super()._sock_recv()
+        finally:
+            self._sock = whole
+        # The end is still there when the socket is read again.
+        return data, None if data else error
+
+
+class _BoundedTls(_Bounded, KafkaSSLTransport):  # type: ignore[misc]  # kafka-python has no types
     """TLS whose handshake has an end. kafka-python's waits for a silent broker, and has its socket, for ever."""
 
     handshake_until: float | None = None
@@ -155,13 +174,8 @@ class _LimitedTls(KafkaSSLTransport):  # type: ignore[misc]  # kafka-python has 
             await wait(self._sock, timeout_at=self.handshake_until)
 
 
-class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
-    """Reads a limited number of bytes at a time, and delivers what a broker sent before it closed the connection.
-
-    kafka-python reads a socket until nothing more is there before it looks at a frame's length: what sends without end
-    fills the memory of the process. And it drops bytes that arrive together with the end of a connection, and a broker
-    closes right after it has refused a login: on a busy machine the reason was never heard.
-    """
+class _BoundedManager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python has no types
+    """Connects with these transports, and closes the socket of one that cannot be used."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         opened = await create_connection(
@@ -173,26 +187,13 @@ class _BoundedReads(KafkaConnectionManager):  # type: ignore[misc]  # kafka-pyth
         except BaseException:
             opened.close()
             raise
-        receive = transport._sock_recv  # noqa: SLF001 - there is no public place to mend it
-
-        def bounded() -> tuple[bytes, KafkaError | None]:
-            whole = transport._sock  # noqa: SLF001 - see above
-            transport._sock = _Some(whole)  # noqa: SLF001
-            try:
-                data, error = receive()
-            finally:
-                transport._sock = whole  # noqa: SLF001
-            # The end is still there when the socket is read again.
-            return data, None if data else error
-
-        transport._sock_recv = bounded  # noqa: SLF001 - see above
         return transport
 
     def _over(self, connected: socket.socket, host: str, timeout_at: float | None) -> Any:
         if not self.ssl_enabled:
-            return KafkaTCPTransport(self._net, connected, host=host)
+            return _Bounded(self._net, connected, host=host)
         of_tls = {name: value for name, value in self.config.items() if name.startswith("ssl_")}
-        transport = _LimitedTls(self._net, connected, host=host, **of_tls)
+        transport = _BoundedTls(self._net, connected, host=host, **of_tls)
         transport.handshake_until = timeout_at
         return transport
 
@@ -216,7 +217,7 @@ def opened(client: Callable[..., _Client], settings: ClientSettings, **more: Any
 
     def bounded(**configs: Any) -> KafkaNetClient:
         net = NetworkSelector(**configs)
-        connecting.append(KafkaNetClient(net, _BoundedReads(net, **configs)))
+        connecting.append(KafkaNetClient(net, _BoundedManager(net, **configs)))
         return connecting[-1]
 
     configs = {name: value for name, value in settings.client_configs().items() if name in known}
@@ -226,11 +227,6 @@ def opened(client: Callable[..., _Client], settings: ClientSettings, **more: Any
         for each in connecting:
             each.close()
         raise
-
-
-@dataclass(slots=True)
-class _Outcome(Generic[_Result]):
-    value: _Result | None = None
 
 
 class Cluster:
@@ -260,12 +256,12 @@ class Cluster:
         self._open()
         net = self._net
         assert net is not None
-        outcome: _Outcome[_Result] = _Outcome()
+        outcome: list[_Result] = []
 
         async def run_work() -> None:
             # What became due while the loop stood still comes first: a login that is over is renewed before it is used.
             await net.sleep(0)
-            outcome.value = await work(Deadline.after(self._limit_ms, API_TIMEOUT))
+            outcome.append(await work(Deadline.after(self._limit_ms, API_TIMEOUT)))
 
         try:
             net.run(run_work)
@@ -276,7 +272,7 @@ class Cluster:
         except Exception as error:
             # kafka-python raises anything when an answer is damaged, or names a host that no resolver can be asked for.
             raise not_understood(error, self._settings) from error
-        return outcome.value  # type: ignore[return-value]  # set whenever run() returns
+        return outcome[0]
 
     def close(self) -> None:
         """Close all connections; the next ``run`` opens new ones."""
@@ -361,12 +357,11 @@ class Cluster:
             raise no_login(error, self._address(node), self._settings) from error
         return connection
 
-    def begin_request(self, node: int | str, request: Any, deadline: Deadline) -> Awaitable[Any]:
-        """Begin a ``request`` and return what to await, so that several brokers work at the same time."""
-        return self._open().call_soon(self.request, node, request, deadline)  # type: ignore[no-any-return]
-
     def begin(self, work: Callable[..., Awaitable[_Result]], *args: Any) -> Any:
-        """Begin work that may outlive this ``run`` and continues in the next ones; return its future."""
+        """Begin work, so that several brokers work at the same time; return its future.
+
+        It may outlive this ``run``, and continues in the next ones then.
+        """
         return self._open().call_soon(work, *args)
 
     async def await_answer(self, answer: Any, deadline: Deadline) -> bool:
@@ -433,7 +428,7 @@ class Cluster:
             ResponseTimeoutError: one gave no answer within a few seconds; all of these are named.
         """
         limit = Deadline.after(min(_FIRST_TRY_MS, round(deadline.left_ms)))
-        begun = {node: self._open().call_soon(self._answer_or_error, node, request(), limit) for node in nodes}
+        begun = {node: self.begin(self._answer_or_error, node, request(), limit) for node in nodes}
         answers = {node: await each for node, each in begun.items()}
         silent = {node: why for node, why in answers.items() if isinstance(why, KafkaError)}
         if silent:
@@ -470,7 +465,7 @@ class Cluster:
                 hide_wire_logs()
             configs = self._settings.client_configs()
             self._net = NetworkSelector(client_id=configs["client_id"])
-            self._manager = _BoundedReads(self._net, **configs)
+            self._manager = _BoundedManager(self._net, **configs)
             if is_spark_worker():
                 # Several lines for each try; ours come once.
                 logging.getLogger("kafka.net").setLevel(logging.CRITICAL)

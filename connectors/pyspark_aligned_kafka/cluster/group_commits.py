@@ -264,7 +264,7 @@ class GroupCommits:
             # In this order: what is read after the end is the last there will be.
             end, latest = self._end, self._latest
             news = latest != committed
-            if end is not None and (not news or end.passed):
+            if end is not None and (not news or end.left_ms == 0):
                 break
             wait = pace.wait(time.monotonic(), news=news)
             if end is None and wait > 0:

@@ -269,7 +269,8 @@ class TopicLookup:
             _, by_name = await self._metadata({split.log for split in splits if split in missing}, deadline)
             topics = {**topics, **by_name}
             missing = {split for split in splits if not _exists(split, topics)}
-        self._miss(missing)
+        self.missing |= missing
+        self._leaders.forget(missing)
         return topics
 
     async def by_all_brokers(self, name: str, deadline: Deadline) -> Topic | None:
@@ -309,10 +310,6 @@ class TopicLookup:
         numbers = {number for topic in topics for number in topic.leaders}
         leaders = {number: self._leaders.of(Split(name, number)) for number in sorted(numbers)}
         return Topic(leaders, topics[0].internal, topics[0].id)
-
-    def _miss(self, missing: Set[str | Split]) -> None:
-        self.missing |= missing
-        self._leaders.forget(missing)
 
     async def _metadata(
         self, names: Collection[str] | None, deadline: Deadline, *, anyone: bool = False

@@ -36,11 +36,6 @@ class Deadline:
         """Milliseconds left, never negative."""
         return max(0.0, (self.at - time.monotonic()) * 1000)
 
-    @property
-    def passed(self) -> bool:
-        """Whether nothing is left."""
-        return self.left_ms == 0.0
-
 
 class Backoff:
     """Pauses that double from try to try (KIP-580), each with a random fifth more or less."""
