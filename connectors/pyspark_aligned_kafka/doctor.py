@@ -55,7 +55,7 @@ def findings(given: Mapping[str, str]) -> Iterator[Finding]:
     own = {name: value for name, value in given.items() if name.lower() != _PROBE}
     parsed = kafka_options.parse(own)
     looks = {f"{payload.field}Schema": partial(_payload, payload) for payload in parsed.payloads}
-    looks["eventTimeColumn"] = partial(_event_times, own)
+    looks["eventTimeColumn"] = _event_times
     with closing(CheckedCluster(parsed, probe_topic)) as cluster:
         contents = [Check(name, look, after=("READ", "record format")) for name, look in looks.items()]
         yield from examine([*checks_of(cluster), *contents], cluster)
@@ -507,7 +507,7 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
     return f"the newest {rows:,} {payload.field}s fit" if rows else "no partition has a record"
 
 
-def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Caution:
+def _event_times(cluster: CheckedCluster) -> str | Caution:
     """Read the newest record of each partition, and its event time as a query does."""
     if cluster.options.times.event_time is None:
         return "not given: event time is the record's own timestamp"
@@ -515,20 +515,20 @@ def _event_times(given: Mapping[str, str], cluster: CheckedCluster) -> str | Cau
     from pyspark_aligned_kafka import profile  # noqa: PLC0415
     from pyspark_aligned_kafka.source import range_reader  # noqa: PLC0415
 
-    options = profile.counting(given)
+    reader = range_reader(cluster.options.with_undated(WithoutTime.NULL), ())
     found: dict[Split, int] = {}
     undated: dict[Split, SplitRange] = {}
     for whole in sorted(w for w in cluster.extents.values() if w.end > w.start):
         for end in range(whole.end, max(whole.start, whole.end - profile.LOOKED_AT), -1):
             one = SplitRange(whole.split, end - 1, end)
-            batches = [b for b in range_reader(options, ()).read([one]) if b.rows]
+            batches = [b for b in reader.read([one]) if b.rows]
             if any(b.undated for b in batches):
                 undated[whole.split] = one
             found |= {b.split: int(t) // 1_000 for b in batches for t in integers(b.event_time.drop_null())}
             if batches:
                 break
     if undated and (not found or cluster.options.times.event_time.without is WithoutTime.FAIL):
-        profile.refuse_undated(given, next(iter(undated.values())))
+        profile.refuse_undated(cluster.options, next(iter(undated.values())))
     if undated:
         return Caution(
             f"the newest record of {listed(undated)} has none; of {len(found)} other partitions it has one. Such "

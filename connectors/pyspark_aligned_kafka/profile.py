@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
+from pyspark_aligned_kafka.records.event_time_choice import WithoutTime
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.monitor.profile import SplitEventTimes
 from watermark_source.planning.split import SplitRange
 
 OPTIONS = COMMAND_OPTIONS
-_ERRORS = "eventTimeErrors"
 LOOKED_AT = 16
 """How many of the newest offsets are read for a record: the last may be a transaction's end, or compacted."""
 
@@ -26,7 +26,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
         UnknownSplitError: a topic does not exist.
         EventTimeError: no record has an event time; the error quotes the newest record.
     """
-    options = counting(given)
+    options = kafka_options.parse(given).with_undated(WithoutTime.NULL)
     ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
     if rows is not None:
         ranges = [newest(r, rows) for r in ranges]
@@ -38,14 +38,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
             undated += [r for r in ranges if r.split == batch.split]
         yield SplitEventTimes(batch.split, integers(times) // 1_000, batch.undated)
     if undated and not dated:
-        refuse_undated(given, undated[0])
-
-
-def counting(given: Mapping[str, str]) -> KafkaOptions:
-    """Return the options with ``eventTimeErrors`` null, so that records without an event time are counted."""
-    named = {name.lower() for name in given}
-    counted = {_ERRORS: "null"} if "eventtimecolumn" in named else {}
-    return kafka_options.parse({**_without_errors(given), **counted})
+        refuse_undated(options, undated[0])
 
 
 def newest(of: SplitRange, rows: int) -> SplitRange:
@@ -53,14 +46,9 @@ def newest(of: SplitRange, rows: int) -> SplitRange:
     return SplitRange(of.split, max(of.start, of.end - rows), of.end)
 
 
-def refuse_undated(given: Mapping[str, str], of: SplitRange) -> None:
+def refuse_undated(options: KafkaOptions, of: SplitRange) -> None:
     """Read records one by one, newest first, and raise the ``EventTimeError`` of the first one."""
-    options = kafka_options.parse({**_without_errors(given), _ERRORS: "fail"})
-    reader = range_reader(options, ())
+    reader = range_reader(options.with_undated(WithoutTime.FAIL), ())
     for end in range(of.end, max(of.start, of.end - LOOKED_AT), -1):
         for _ in reader.read([SplitRange(of.split, end - 1, end)]):
             pass
-
-
-def _without_errors(given: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in given.items() if name.lower() != _ERRORS.lower()}

@@ -133,8 +133,7 @@ class KafkaSource(SourceDefinition):
         choice = self.options.times.event_time
         if choice is None or choice.without is not WithoutTime.FAIL:
             return self.observing_reader
-        times = replace(self.options.times, event_time=replace(choice, without=WithoutTime.NULL))
-        return range_reader(replace(self.options, times=times), (), stream=True)
+        return range_reader(self.options.with_undated(WithoutTime.NULL), (), stream=True)
 
     def open(self) -> Connector:
         """Return the driver side; it connects on first use."""

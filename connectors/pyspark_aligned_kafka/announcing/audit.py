@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
+from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.source import KafkaBatch, range_reader
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.read_batch import ReadBatch
@@ -119,16 +120,17 @@ def audit(
     faults = [f"record {r.position}: {r.fault}" for r in records if r.statement is None]
     promises = Promises(records, topic_id, faults)
     given = {**kafka, "subscribe": topic} | ({} if event_time is None else {"eventTimeColumn": event_time})
-    rows, behind, ranges = 0, list[pa.Table](), _ranges(given)
+    options = kafka_options.parse(given)
+    rows, behind, ranges = 0, list[pa.Table](), _ranges(options)
     # An original may have been deleted since: then a copy looks like a row that breaks a promise.
     loses_rows |= any(each.start > 0 for each in ranges)
-    for batch in _rows(given, writer_column, ranges):
+    for batch in _rows(options, writer_column, ranges):
         rows += batch.rows
         found = _behind(batch, promises, writer_column)
         if found is not None:
             behind.append(found)
     late = pa.concat_tables(behind) if behind else None
-    others = [] if late is None else _without_copies(late, given, promises, writer_column, copies_by)
+    others = [] if late is None else _without_copies(late, options, promises, writer_column, copies_by)
     broken = [] if loses_rows else others
     return Audit(
         topic=topic,
@@ -259,12 +261,11 @@ def _contradiction(last: Announcement, of: Announcement) -> str | None:
 # The rows.
 
 
-def _ranges(given: Mapping[str, str]) -> Sequence[SplitRange]:
-    return [late.range for late in KafkaBatch.of(kafka_options.parse(given)).late_ranges()]
+def _ranges(options: KafkaOptions) -> Sequence[SplitRange]:
+    return [late.range for late in KafkaBatch.of(options).late_ranges()]
 
 
-def _rows(given: Mapping[str, str], writer_column: str | None, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
-    options = kafka_options.parse({**given, "includeHeaders": "true"})
+def _rows(options: KafkaOptions, writer_column: str | None, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
     columns = ("key", "value", "offset", *(["headers"] if writer_column not in (None, _KEY) else []))
     yield from range_reader(options, columns).read([r for r in ranges if r.end > r.start])
 
@@ -323,13 +324,13 @@ def _writers(batch: ReadBatch, writer_column: str) -> pa.Array:
 
 
 def _without_copies(
-    late: pa.Table, given: Mapping[str, str], promises: Promises, writer_column: str | None, copies_by: str
+    late: pa.Table, options: KafkaOptions, promises: Promises, writer_column: str | None, copies_by: str
 ) -> list[BrokenPromise]:
     """Leave out rows of which another one keeps the promises; the topic is read again."""
     compared = "value" if copies_by == _RECORD else "key"
     candidates = late[compared].combine_chunks()
     originals: set[tuple[Any, ...]] = set()
-    for batch in _rows(given, writer_column, _ranges(given)):
+    for batch in _rows(options, writer_column, _ranges(options)):
         column = batch.columns[1 if copies_by == _RECORD else 0]
         equal = pc.is_in(column, value_set=candidates)
         if not pc.any(equal).as_py():

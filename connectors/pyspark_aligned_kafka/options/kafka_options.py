@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_aligned_kafka.client import settings
 from pyspark_aligned_kafka.client.settings import ClientSettings
@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import (
 from pyspark_aligned_kafka.options.payload_options import payload_choices
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import Subscription
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice, WithoutTime
 from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.planning.policy import AfterCatchUp, MinimumRows, RowLimits
 from watermark_source.planning.strategy import Abilities
@@ -91,6 +91,13 @@ class KafkaOptions:
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
+
+    def with_undated(self, without: WithoutTime) -> KafkaOptions:
+        """Return the options with ``eventTimeErrors`` as given, where event time is not the records' timestamp."""
+        choice = self.times.event_time
+        if choice is None:
+            return self
+        return replace(self, times=replace(self.times, event_time=replace(choice, without=without)))
 
 
 def parse(given: Mapping[str, str]) -> KafkaOptions:
