@@ -15,9 +15,9 @@ from pyspark_aligned_kafka.records import avro_columns
 
 def forget_schemas() -> None:
     """Request and resolve all schemas again."""
-    for kept in (kept_schemas._schemas, kept_schemas._versions, kept_schemas._requested_again,
-                 avro_columns._resolutions):  # fmt: skip
+    for kept in (kept_schemas._schemas, kept_schemas._requested_again, avro_columns._resolutions):
         kept.clear()
+    kept_schemas._known_version.cache_clear()
 
 
 class Registry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import lru_cache
 from typing import TypeAlias
 from uuid import UUID
 
@@ -18,7 +19,6 @@ VERSION_NUMBER = "[1-9][0-9]{0,9}"
 """A regular expression for what a version is written as."""
 _Key: TypeAlias = tuple[SchemaRegistry, int | UUID, bool]
 _schemas: dict[_Key, RegisteredSchema] = {}
-_versions: dict[tuple[SchemaRegistry, str, int, bool], RegisteredSchema] = {}
 _requested_again: dict[_Key, float] = {}
 """Ids that a registry did not have, and when they are requested again, by the monotonic clock."""
 
@@ -70,11 +70,12 @@ def version_of(registry: SchemaRegistry, subject: str, version: str, *, serializ
             f'"{version[:40]}" is not a version, which is a number from 1 to {VERSIONS[-1]}, so that restarted queries '
             "have the same columns"
         )
-    key = (registry, subject, int(version), serialized)
-    schema = _versions.get(key) or registry.version(subject, key[2], serialized=serialized)
+    return _known_version(registry, subject, int(version), serialized=serialized)
+
+
+@lru_cache(maxsize=_MOST_SCHEMAS)
+def _known_version(registry: SchemaRegistry, subject: str, version: int, *, serialized: bool) -> RegisteredSchema:
+    schema = registry.version(subject, version, serialized=serialized)
     if schema is None:
         raise ValueError(f"the schema registry {registry} has no such version")
-    if len(_versions) >= _MOST_SCHEMAS:
-        _versions.clear()
-    _versions[key] = schema
     return schema

@@ -44,7 +44,7 @@ def _servers(text: str) -> tuple[str, ...]:
 
 
 def _buffer_size(text: str) -> int | None:
-    value = _int32(-1)(text)
+    value = int32(-1)(text)
     return None if value == -1 else value
 
 
@@ -77,13 +77,6 @@ def _pem(text: str) -> str:
     return text
 
 
-def _endpoint_check(text: str) -> str:
-    value = text.strip().lower()
-    if value not in ("https", ""):
-        raise ValueError
-    return value
-
-
 def _row(java: str, parse: Callable[[str], Any], accepted: str, example: str, doc: str, **rest: Any) -> Option:
     return Option(name=f"kafka.{java}", parse=parse, accepted=accepted, example=example, doc=doc, **rest)
 
@@ -100,13 +93,14 @@ def protocol_name(text: str) -> str:
     return name
 
 
-def _int32(minimum: int) -> Callable[[str], int]:
+def int32(minimum: int) -> Callable[[str], int]:
+    """Return a parser of whole numbers of 32 bits."""
     return partial(integer, minimum=minimum, maximum=2**31 - 1)
 
 
 def _limit(java: str, default: int, doc: str, *, minimum: int = 1) -> Option:
     accepted = f"must be a whole number of milliseconds, at least {minimum}"
-    return _row(java, _int32(minimum), accepted, str(default), doc, default=default)
+    return _row(java, int32(minimum), accepted, str(default), doc, default=default)
 
 
 def _pause(java: str, default: int, doc: str) -> Option:
@@ -115,7 +109,7 @@ def _pause(java: str, default: int, doc: str) -> Option:
 
 def _bytes(java: str, default: int, doc: str) -> Option:
     accepted = "must be a whole number of bytes, at least 1"
-    return _row(java, _int32(1), accepted, "1048576", doc, default=default)
+    return _row(java, int32(1), accepted, "1048576", doc, default=default)
 
 
 def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Option:
@@ -194,7 +188,7 @@ _ROWS = (
          "The client's private key as text.", default_text="none", secret=True),
     _row("ssl.key.password", non_empty, _TEXT, "secret",
          "Password of an encrypted private key.", default_text="none", secret=True),
-    _row("ssl.endpoint.identification.algorithm", _endpoint_check,
+    _row("ssl.endpoint.identification.algorithm", word(("https", "")),
          "must be https, or empty to accept a certificate for any host", "https",
          "Whether a broker's certificate must name its host.", default="https"),
     _limit("request.timeout.ms", 30_000, "Longest wait for the response to one request."),

@@ -9,7 +9,7 @@ import re
 import socket
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -174,11 +174,6 @@ class ClientSettings:
         """Whether the brokers require a login."""
         return str(self.values["security.protocol"]).startswith("SASL_")
 
-    @property
-    def uses_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return str(self.values["security.protocol"]).endswith("SSL")
-
     def __repr__(self) -> str:
         shown = {
             name: _HIDDEN if row.secret else self.values[name]
@@ -215,25 +210,22 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
         raise OptionError("kafka.bootstrap.servers", None, "is needed", example="broker1:9092,broker2:9092")
     for name in sorted(texts.keys() & table.WITHOUT_EFFECT):
         _log.warning("%s%s has no effect: %s", PREFIX, name, table.WITHOUT_EFFECT[name])
-    settings = ClientSettings(values, frozenset(texts))
-    check_login(values, settings.given)
+    check_login(values, texts.keys())
     if "fetch.max.wait.ms" in texts and values["fetch.max.wait.ms"] >= values["request.timeout.ms"]:
         raise OptionError(
             "kafka.fetch.max.wait.ms", values["fetch.max.wait.ms"],
             f"must be less than kafka.request.timeout.ms, which is {values['request.timeout.ms']}: every answer would "
             "come too late", example="500",
         )  # fmt: skip
-    tls = _tls(settings)
+    tls = _tls(values, texts.keys())
     if tls is not None:
         tls_context(tls)
-        settings = ClientSettings(values, frozenset(texts), tls)
-    return settings
+    return ClientSettings(values, frozenset(texts), tls)
 
 
-def _tls(settings: ClientSettings) -> Tls | None:
-    values = settings.values
-    if not settings.uses_tls:
-        for name in sorted(settings.given):
+def _tls(values: Mapping[str, Any], given: Set[str]) -> Tls | None:
+    if not values["security.protocol"].endswith("SSL"):
+        for name in sorted(given):
             if name.startswith("ssl."):
                 raise OptionError(
                     "kafka.security.protocol",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_aligned_kafka.client import settings
-from pyspark_aligned_kafka.client.setting_table import SETTINGS, may_be_secret, protocol_name
+from pyspark_aligned_kafka.client.setting_table import SETTINGS, int32, may_be_secret, protocol_name
 from pyspark_aligned_kafka.options import positions
 from pyspark_aligned_kafka.options.event_time_options import EVENT_TIME_OPTIONS, WATERMARK_COLUMN
 from pyspark_aligned_kafka.options.payload_options import PAYLOAD_OPTIONS
@@ -15,7 +15,6 @@ from watermark_source.option_table import (
     Renamed,
     a_duration,
     at_least_one,
-    integer,
     one_of,
     point_in_time,
     positive_integer,
@@ -30,14 +29,6 @@ HEADERS = "headers"
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", HEADERS)
 
 _DECOMPRESSED_MAX_BYTES = 128 << 20
-
-
-def _batch_bytes(text: str) -> int:
-    return integer(text, minimum=1, maximum=2**31 - 1)
-
-
-def _count(text: str) -> int:
-    return integer(text, minimum=0, maximum=2**31 - 1)
 
 
 def _columns(text: str) -> tuple[str, ...]:
@@ -210,7 +201,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="maxDecompressedBatchBytes",
-        parse=_batch_bytes,
+        parse=int32(1),
         default=_DECOMPRESSED_MAX_BYTES,
         accepted="must be a whole number of bytes, at least 1 and less than 2 GiB",
         example="536870912",
@@ -219,7 +210,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fetchOffset.numRetries",
-        parse=_count,
+        parse=int32(0),
         default=3,
         accepted="must be a whole number of at least 0",
         example="3",
@@ -229,7 +220,7 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="fetchOffset.retryIntervalMs",
-        parse=_count,
+        parse=int32(0),
         default=1_000,
         accepted="must be a whole number of milliseconds, at least 0",
         example="1000",
