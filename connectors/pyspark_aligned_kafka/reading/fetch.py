@@ -91,7 +91,6 @@ class Fetched(NamedTuple):
 
     split: Split
     error: int
-    high_watermark: int
     aborted: Longs | None
     """Producer ids and first offsets (2, n) of aborted transactions; ``None`` for a reader of uncommitted data."""
     preferred_replica: int | None
@@ -195,7 +194,7 @@ def _partitions(fields: FieldReader, ids: TopicIds | None, *, read_committed: bo
     for _ in range(fields.count()):
         topic = fields.text() if names is None else names[bytes(fields.take(_ID_BYTES))]
         for _ in range(fields.count()):
-            number, error, high, _stable, _log_start = fields.unpack(_RESPONSE_PARTITION)
+            number, error, _high_watermark, _stable, _log_start = fields.unpack(_RESPONSE_PARTITION)
             aborted = _aborted(fields)
             replica = fields.integer()
             length = max(fields.count(), 0)
@@ -205,7 +204,6 @@ def _partitions(fields: FieldReader, ids: TopicIds | None, *, read_committed: bo
                 Fetched(
                     Split(topic, number),
                     error,
-                    high,
                     aborted if read_committed else None,
                     None if replica == _UNKNOWN else replica,
                     start,
@@ -274,7 +272,7 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
     requested = {pending.split: pending for pending in group}
     after = dict(requested)
     if response.error:
-        first = Fetched(group[0].split, response.error, 0, None, None, 0, 0)
+        first = Fetched(group[0].split, response.error, None, None, 0, 0)
         return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, {}, moved=False)
     stretches: list[Stretch] = []
     troubles: dict[Split, Trouble] = {}

@@ -21,7 +21,7 @@ def step(*parts: tuple[int, bytes, int, int | None], group: Sequence[Pending] = 
     data = b"".join(records for _, records, _, _ in parts)
     fetched, at = [], 0
     for number, records, error, replica in parts:
-        fetched.append(Fetched(Split("t", number), error, 99, None, replica, at, at + len(records)))
+        fetched.append(Fetched(Split("t", number), error, None, replica, at, at + len(records)))
         at += len(records)
     array = np.frombuffer(bytearray(data + b"\0"), np.uint8)
     return examine(group, array, FetchResponse(0, tuple(fetched)))
