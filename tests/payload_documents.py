@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, PayloadReader, Values
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from watermark_source.planning.split import Split
@@ -244,9 +244,8 @@ def block_by(
     sizes = np.array([-1 if each is None else len(each) for each in parts], np.int64)
     starts, count = np.cumsum(np.maximum(sizes, 0)) - np.maximum(sizes, 0), len(documents)
     header = None if headers is None else (starts[count:], sizes[count:])
-    return reader.read(
-        Split("orders", 0), data, starts[:count], sizes[:count], np.arange(count, dtype=np.int64), header
-    )
+    values = Values(Split("orders", 0), data, starts[:count], sizes[:count], np.arange(count, dtype=np.int64))
+    return reader.read(values, header)
 
 
 def values_of(column: pa.Array) -> list[Any]:

@@ -14,6 +14,7 @@ import pytest
 from fastavro.read import SchemaResolutionError
 
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
+from pyspark_aligned_kafka.records.payload import Values
 from tests.avro_examples import encoded, message
 from tests.avro_pairs import OneSchema, Pairs, has_column, in_column, reader_of, without_value
 from tests.payload_documents import block_by, values_of
@@ -86,7 +87,7 @@ def test_any_bytes_of_any_writer_end_in_a_column_or_a_declared_error(count: int)
         with suppress(ValueError):
             avro_schema(changed, None)
         made, place = reader_of(json.dumps(reader), registry), np.zeros(1, np.int64)
-        found = made.read(Split("orders", 0), guarded(whole), place, np.array([len(whole)], np.int64), place)
+        found = made.read(Values(Split("orders", 0), guarded(whole), place, np.array([len(whole)], np.int64), place))
         found.column.validate(full=True)
         resolved += not found.malformed
     assert resolved > count / 20

@@ -31,13 +31,13 @@ from pyspark_aligned_kafka.records.payload import (
     Paths,
     PayloadChoice,
     PayloadSchema,
+    Values,
     needed_registry,
 )
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas
 from watermark_source.errors import SchemaError, shortened
-from watermark_source.planning.split import Split
 
 _MOST_READERS = 100
 """Limit on the readers' schemas that are kept in memory."""
@@ -212,24 +212,21 @@ class AvroReader:
         self._own = self._resolution.own_entry() if self._registry is None else 0
         self._frames = np.zeros((DEPTH, 4), np.int64)
 
-    def read(  # noqa: PLR0917 - the block and where ids may be
-        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
-    ) -> Decoded:
+    def read(self, values: Values, header: IdHeader = None) -> Decoded:
         """Decode values; see ``PayloadReader``.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError: the registry returned no schema.
         """
-        rows, made = len(starts), self._columns
-        begins, sizes, entries = starts, lengths, np.full(rows, self._own, np.int64)
+        rows, made, data = len(values.starts), self._columns, values.data
+        begins, sizes, entries = values.starts, values.lengths, np.full(rows, self._own, np.int64)
         if self._registry is not None:
-            ids, entries = self._schemas.read(data, starts, lengths, header)
+            ids, entries = self._schemas.read(data, begins, sizes, header)
             begins, sizes = ids.starts, ids.lengths
             for entry in self._resolution.misplaced.keys() - self._reported:
                 if len(of_entry := np.flatnonzero(entries == entry)):
                     self._reported.add(entry)
-                    elsewhere = self._resolution.misplaced[entry]
-                    self._choice.report_misplaced(split, int(offsets[of_entry[0]]), elsewhere)
+                    self._choice.report_misplaced(values, int(of_entry[0]), self._resolution.misplaced[entry])
         # The texts of constants are copied into the column: they must last until it is built.
         code, constants = self._resolution.tables
         faults = np.empty(rows, np.int64)
@@ -241,9 +238,8 @@ class AvroReader:
         wrong = ""
         if bad:
             row = int(np.flatnonzero(faults)[0])
-            document = data[starts[row] : starts[row] + lengths[row]].tobytes()
             wrong = self._reason(int(faults[row]))
-            self._choice.report(split, int(offsets[row]), document, wrong, bad)
+            self._choice.report(values, row, wrong, bad)
         return Decoded(column, bad, wrong)
 
     def _reason(self, fault: int) -> str:

@@ -90,24 +90,24 @@ class PayloadChoice:
         schema = self.schema
         return CORRUPT_MEMBER if isinstance(schema, StructType) and CORRUPT_MEMBER in schema.names else None
 
-    def report(self, split: Split, offset: int, document: bytes, wrong: str, count: int) -> None:
+    def report(self, values: Values, row: int, wrong: str, count: int) -> None:
         """Log the first bad document of a block of records, which has ``count`` of them.
 
         Raises:
             PayloadError: with the mode FAILFAST.
         """
-        begin = f", which begins with {document[:_SHOWN]!r}" if self.shows_records else ""
-        what = f"{place(split, offset)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
+        begin = f", which begins with {values.document(row)[:_SHOWN]!r}" if self.shows_records else ""
+        what = f"{values.where(row)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
         if self.fail_fast:
             self._fail(what)
         so = "members are null" if self.column is not None else "records have no event time"
         self.warn(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 
-    def report_misplaced(self, split: Split, offset: int, wrong: Misplaced) -> None:
+    def report_misplaced(self, values: Values, row: int, wrong: Misplaced) -> None:
         """Log that the documents of a block of records lack members that the schema names."""
         there = wrong.there if self.shows_records else "recordsInErrors=true shows what they have"
         self.warn(
-            f"{place(split, offset)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
+            f"{values.where(row)} and the {self.field}s behind it have no {wrong.missing}, which {self.field}Schema "
             f"names: {wrong.reads} in every row; {there}",
             "misplaced",
         )
@@ -119,6 +119,27 @@ class PayloadChoice:
             else ""
         )
         raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
+
+
+class Values(NamedTuple):
+    """The keys or the values of a block of one partition's records."""
+
+    split: Split
+    data: Bytes
+    starts: Longs
+    """Where in ``data`` each begins."""
+    lengths: Longs
+    """Below zero for a null."""
+    offsets: Longs
+    """Of their records."""
+
+    def document(self, row: int) -> bytes:
+        """Return a value that is no null."""
+        return self.data[self.starts[row] : self.starts[row] + self.lengths[row]].tobytes()
+
+    def where(self, row: int) -> str:
+        """Return where the record of a value is, for a message."""
+        return place(self.split, int(self.offsets[row]))
 
 
 class Places(NamedTuple):
@@ -153,10 +174,8 @@ block without headers ``None``."""
 class PayloadReader(Protocol):
     """Decodes the values of records. Scratch memory is kept from call to call: it serves one read at a time."""
 
-    def read(  # noqa: PLR0917 - the block and where ids may be
-        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
-    ) -> Decoded:
-        """Decode the values at places in ``data``; a negative length is a null. ``offsets`` are their records'.
+    def read(self, values: Values, header: IdHeader = None) -> Decoded:
+        """Decode values, whose ids may be in a header.
 
         Nothing outside of a value and its header is read. A bad value has no effect on another, and is reported by
         ``PayloadChoice.report``.

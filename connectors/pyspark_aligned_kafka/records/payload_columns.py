@@ -10,13 +10,12 @@ import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
 from pyspark_aligned_kafka.records.json_members import misplaced
-from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, PayloadChoice, Places
+from pyspark_aligned_kafka.records.payload import NO_ID, Decoded, IdHeader, PayloadChoice, Places, Values
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type, replaced
 from pyspark_aligned_kafka.records.payload_exact import ExactReader, Reading
 from pyspark_aligned_kafka.records.payload_walk import STACK, walk_all
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_batches import Bytes
 from pyspark_aligned_kafka.records.schema_ids import IdReader
-from watermark_source.planning.split import Split
 
 _MOST_DOCUMENTS, _MOST_BYTES = 100, 1 << 18
 """Documents, and their bytes together, in which the members of a schema are looked for."""
@@ -43,13 +42,12 @@ class JsonReader:
         """Whether the schema's members have been looked for in documents."""
         self._stack = np.zeros(STACK, np.int64)
 
-    def read(  # noqa: PLR0917 - the block and where ids may be
-        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
-    ) -> Decoded:
+    def read(self, values: Values, header: IdHeader = None) -> Decoded:
         """Decode documents; see ``PayloadReader``."""
         if self._choice.framed:
-            ids = self._ids.read(data, starts, lengths, header)
-            without_id, starts, lengths = ids.without, ids.starts, ids.lengths
+            ids = self._ids.read(values.data, values.starts, values.lengths, header)
+            values, without_id = values._replace(starts=ids.starts, lengths=ids.lengths), ids.without
+        _, data, starts, lengths, _ = values
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
         wanted = -1 if self._located is None else self._located
@@ -65,34 +63,30 @@ class JsonReader:
             left += int(np.count_nonzero(without_id))
         column, malformed = made.column(data, self._type, self._corrupt), 0
         if left:
-            column, malformed = self._with_unusual(split, column, data, starts, lengths, offsets, unusual)
+            column, malformed = self._with_unusual(values, column, unusual)
         if not self._is_looked_at:
-            self._look_for_members(split, column, data, starts, lengths, offsets)
+            self._look_for_members(values, column)
         path = self._choice.located
         if path is None or wanted < 0:
             return Decoded(column, malformed)
         return Decoded(column, malformed, places=Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
 
-    def _look_for_members(  # noqa: PLR0917 - the block
-        self, split: Split, column: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs
-    ) -> None:
+    def _look_for_members(self, values: Values, column: pa.Array) -> None:
         """Report, of the first block with documents, members of the schema that are null because they are elsewhere."""
+        lengths = values.lengths
         rows = np.flatnonzero(lengths > 0)
         self._is_looked_at = len(rows) > 0
         if not self._is_looked_at or not _has_null_member(column, self._schema):
             return
         within = rows[np.cumsum(lengths[rows]) <= max(_MOST_BYTES, int(lengths[rows[0]]))][:_MOST_DOCUMENTS]
-        documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in within.tolist()]
-        if (wrong := misplaced(documents, self._schema)) is not None:
-            self._choice.report_misplaced(split, int(offsets[rows[0]]), wrong)
+        if (wrong := misplaced([*map(values.document, within.tolist())], self._schema)) is not None:
+            self._choice.report_misplaced(values, int(rows[0]), wrong)
 
     # Documents that are not plain.
 
-    def _with_unusual(  # noqa: PLR0917 - the block and the facts about it
-        self, split: Split, made: pa.Array, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, unusual: Bytes
-    ) -> tuple[pa.Array, int]:
+    def _with_unusual(self, values: Values, made: pa.Array, unusual: Bytes) -> tuple[pa.Array, int]:
         rows = np.flatnonzero(unusual)
-        documents = [data[starts[row] : starts[row] + lengths[row]].tobytes() for row in rows.tolist()]
+        documents = [*map(values.document, rows.tolist())]
         readings = [
             self._exact.read(document) if kind != _WITHOUT_ID else Reading({}, NO_ID)
             for document, kind in zip(documents, unusual[rows].tolist(), strict=True)
@@ -100,8 +94,7 @@ class JsonReader:
         bad = [number for number, reading in enumerate(readings) if reading.wrong is not None]
         if bad:
             first = bad[0]
-            wrong = readings[first].wrong or ""
-            self._choice.report(split, int(offsets[rows[first]]), documents[first], wrong, len(bad))
+            self._choice.report(values, int(rows[first]), readings[first].wrong or "", len(bad))
         made_exactly = pa.array([reading.row for reading in readings], self._read_type)
         members = {field.name: made_exactly.field(number) for number, field in enumerate(self._read_type)}
         texts = [document if reading.wrong is not None else None

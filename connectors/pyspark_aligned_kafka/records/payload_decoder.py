@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pyspark_aligned_kafka.records.columns import id_scan
-from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
+from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, Values
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import Located
@@ -27,4 +27,5 @@ class PayloadDecoder:
             CorruptDataError: headers that do not fit their record.
         """
         header = None if self._ids is None else self._ids.find_any(split, data, located, offsets)
-        return self._reader.read(split, data, *located.places(self._field), offsets[: located.rows], header)
+        values = Values(split, data, *located.places(self._field), offsets[: located.rows])
+        return self._reader.read(values, header)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import DayTimeIntervalType, DecimalType, DoubleType, FloatType
 
 from pyspark_aligned_kafka.records.json_strings import is_utf8
-from pyspark_aligned_kafka.records.payload import Decoded, IdHeader, PayloadChoice
+from pyspark_aligned_kafka.records.payload import Decoded, IdHeader, PayloadChoice, Values
 from pyspark_aligned_kafka.records.payload_cells import (
     BASE,
     CELL_ARRAYS,
@@ -56,7 +56,6 @@ from pyspark_aligned_kafka.records.protobuf_messages import (
     with_default,
 )
 from pyspark_aligned_kafka.records.protobuf_wire import GROUPS, field_end, fixed_at, sized_at, tag_at
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import (
     Word,
     address_of,
@@ -70,7 +69,6 @@ from watermark_source.machine_code.native import (
     varint_at,
     word_at,
 )
-from watermark_source.planning.split import Split
 
 _VARINT, _EIGHT, _SIZED, _OPEN_GROUP, _END_GROUP, _FOUR = range(6)
 """Wire types."""
@@ -548,19 +546,17 @@ class ProtobufReader:
         self._plan = _Plan(message, self._columns)
         self._stack, self._groups = np.zeros((DEEPEST + 2) * _FRAME, np.int64), np.zeros(GROUPS, np.int64)
 
-    def read(  # noqa: PLR0917 - the block and where ids may be
-        self, split: Split, data: Bytes, starts: Longs, lengths: Longs, offsets: Longs, header: IdHeader = None
-    ) -> Decoded:
+    def read(self, values: Values, header: IdHeader = None) -> Decoded:
         """Decode messages; see ``PayloadReader``.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError, UnsupportedFormatError: the registry has no schema.
         """
-        rows, made, plan = len(starts), self._columns, self._plan
-        begins, sizes, wrong = starts, lengths, np.empty(rows, np.int64)
+        rows, made, plan, data = len(values.starts), self._columns, self._plan, values.data
+        begins, sizes, wrong = values.starts, values.lengths, np.empty(rows, np.int64)
         refused, reasons = np.zeros(rows, np.int64), [""]
         if self._opener is not None:
-            begins, sizes, refused = self._opener.open(data, starts, lengths, header)
+            begins, sizes, refused = self._opener.open(data, begins, sizes, header)
             reasons = self._opener.reasons
         made.fill(
             rows,
@@ -575,12 +571,11 @@ class ProtobufReader:
             return Decoded(column, 0)
         first = int(places[0])
         number, code = divmod(int(wrong[first]), _CODES)
-        document = data[starts[first] : starts[first] + lengths[first]].tobytes()
         if code:
             why = f"it cannot be read as {self._message.name}: {_REASONS[code].format(number)}"
         else:
             why = reasons[refused[first] - 1]
-        self._choice.report(split, int(offsets[first]), document, why, len(places))
+        self._choice.report(values, first, why, len(places))
         # A struct of nulls for each of them, as from_protobuf has them.
         nulls = pa.array([dict.fromkeys(self._type.names)], self._type)
         return Decoded(replaced(column, places, nulls), len(places), why)

@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pyarrow as pa
 
-from pyspark_aligned_kafka.records.payload import PayloadReader
+from pyspark_aligned_kafka.records.payload import PayloadReader, Values
 from pyspark_aligned_kafka.records.payload_schema import CORRUPT_MEMBER
 from tests.payload_documents import values_of
 from tests.soak.fuzz.bits import Bits
@@ -32,7 +32,7 @@ def decoded(reader: PayloadReader, value: bytes, header: bytes = b"") -> str:
     begins, sizes = np.array([len(header)], np.int64), np.array([len(value)], np.int64)
     ids = np.zeros(1, np.int64), np.array([len(header) or -1], np.int64)
     try:
-        found = reader.read(_SPLIT, array, begins, sizes, np.zeros(1, np.int64), ids)
+        found = reader.read(Values(_SPLIT, array, begins, sizes, np.zeros(1, np.int64)), ids)
     except PayloadError as error:
         return f"PayloadError: {error}"
     found.column.validate()
