@@ -156,19 +156,6 @@ def _check(writer_column: str | None, copies_by: str) -> None:
 
 
 @dataclass(slots=True)
-class _Steps:
-    """The promises of one writer in one partition: from each end on, rows are after the watermark."""
-
-    ends: npt.NDArray[np.int64]
-    watermarks: npt.NDArray[np.int64]
-
-    def at(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the watermark that rows at these offsets must be after; ``MIN`` where nothing was promised."""
-        steps = np.searchsorted(self.ends, offsets, side="right")
-        return np.concatenate([[MIN], self.watermarks])[steps]
-
-
-@dataclass(slots=True)
 class _Run:
     """The announcements of one query under one name."""
 
@@ -190,7 +177,8 @@ class Promises:
                 self._take(statement, record.position, faults)
             elif isinstance(statement, Removal):
                 self._removed_at[statement.writer] = len(self._runs.get(statement.writer, ()))
-        self._steps: dict[tuple[str, int], _Steps] = {}
+        self._steps: dict[tuple[str, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+        """Of a writer in a partition the ends of cuts, and the watermarks: before the first end, and from each on."""
 
     def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
         runs = self._runs[of.writer]
@@ -214,14 +202,15 @@ class Promises:
         return tuple(self._runs)
 
     def at(self, writer: str, partition: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return which watermark rows of a writer at these offsets must be after."""
+        """Return which watermark rows of a writer at offsets must be after; ``MIN`` where nothing was promised."""
         if (writer, partition) not in self._steps:
             self._steps[writer, partition] = self._steps_of(writer, str(partition))
-        return self._steps[writer, partition].at(offsets)
+        ends, watermarks = self._steps[writer, partition]
+        return watermarks[np.searchsorted(ends, offsets, side="right")]
 
-    def _steps_of(self, writer: str, part: str) -> _Steps:
+    def _steps_of(self, writer: str, part: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         ends: list[int] = []
-        watermarks: list[int] = []
+        watermarks: list[int] = [MIN]
         for run in self._runs[writer]:
             # Another query under the name begins again: its rows may be of any time.
             begin = run.announcements[0].ends.get(part, 0)
@@ -230,7 +219,7 @@ class Promises:
             for each in run.announcements:
                 ends.append(max(each.ends.get(part, 0), ends[-1]))
                 watermarks.append(max(MIN if each.watermark is None else each.watermark, watermarks[-1]))
-        return _Steps(np.array(ends, dtype=np.int64), np.array(watermarks, dtype=np.int64))
+        return np.array(ends, dtype=np.int64), np.array(watermarks, dtype=np.int64)
 
     def writers(self, records: Sequence[LoggedStatement]) -> tuple[AuditedWriter, ...]:
         """Return the writers in the order of their names."""

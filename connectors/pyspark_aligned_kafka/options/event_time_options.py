@@ -55,14 +55,12 @@ MARKS = "watermarkColumn"
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)", re.ASCII)
 _OR = re.compile(r"\s+or\s+(?=(?:value|key|header):|timestamp\s*$)", re.IGNORECASE)
 """Between places of which the first that is there counts."""
-_FORMATS = tuple(each.value for each in Format)
 _ACCEPTED = (
     "must be timestamp, value: or key: and a path such as $.a.b, header: and a name, several of these with or between "
     "them and timestamp last, or module:function"
 )
 _MEMBER_TYPES = (DateType, DecimalType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType)
 _TIME_TYPES = (DateType, TimestampNTZType, TimestampType)
-_WITHOUT = tuple(each.value for each in WithoutTime)
 
 
 def _place(text: str) -> Place | None:
@@ -112,7 +110,8 @@ EVENT_TIME_OPTIONS = (
     ),
     one_of(
         name=FORMAT,
-        choices=_FORMATS,
+        choices=(each.value for each in Format),
+        kind=Format,
         default=Format.AUTO.value,
         example=Format.MILLIS.value,
         doc="Format of the event time, and of the watermark in `watermarkColumn`. Numbers since 1970-01-01 UTC, "
@@ -125,7 +124,8 @@ EVENT_TIME_OPTIONS = (
     ),
     one_of(
         name=ERRORS,
-        choices=_WITHOUT,
+        choices=(each.value for each in WithoutTime),
+        kind=WithoutTime,
         default=WithoutTime.FAIL.value,
         example=WithoutTime.TIMESTAMP.value,
         doc="What to do with a record without an event time. `fail`: the query ends with an error that names the "
@@ -266,7 +266,7 @@ def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) 
         needed = f"is needed because watermarkStrategy is {strategy}: {why}"
         raise options.refusal(MARKS, needed, example="header:watermark")
     place = _as_json(options[MARKS], text, payloads)
-    return MarkChoice(place, Format(options[FORMAT]), shows_records=options[SHOWS])
+    return MarkChoice(place, options[FORMAT], shows_records=options[SHOWS])
 
 
 def _is_written(place: Place | None) -> bool:
@@ -314,4 +314,4 @@ def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] 
     if options["watermarkStrategy"] == "none":
         why = "has no meaning with watermarkStrategy none: event time is the clock"
         raise options.refusal(OPTION, why, example="leave it out")
-    return EventTimeChoice(place, Format(options[FORMAT]), WithoutTime(options[ERRORS]), shows_records=options[SHOWS])
+    return EventTimeChoice(place, options[FORMAT], options[ERRORS], shows_records=options[SHOWS])
