@@ -76,10 +76,6 @@ class _MissingError(SourceError):
     """A topic does not exist."""
 
 
-class _BehindError(SourceError):
-    """The topic ends before the position, as a broker reports that may be behind."""
-
-
 class KafkaAnnouncements(AnnouncementLog):
     """Implements ``AnnouncementLog``. The topic with the announcements has one partition."""
 
@@ -238,7 +234,8 @@ class KafkaAnnouncements(AnnouncementLog):
         now = time.monotonic()
         self._behind_since = now if self._behind_since is None else self._behind_since
         if now - self._behind_since < _TRUNCATED_AFTER:
-            raise _BehindError(f"it ends at {end}, before {position}; the broker is asked again")
+            # That broker may be behind.
+            raise SourceError(f"it ends at {end}, before {position}; the broker is asked again")
         return True
 
     def _first(self) -> int:

@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from pyspark_aligned_kafka.records.json_path import JsonPath
-from pyspark_aligned_kafka.records.json_strings import same_text, string_end, utf8_mark
+from pyspark_aligned_kafka.records.json_strings import HAS_ESCAPES, same_text, text_end, utf8_mark
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
@@ -153,13 +153,13 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
         if expected == _NAME or (expected == _NAME_OR_END and c != _CLOSE):
             if c != _QUOTE:
                 return NO_JSON, nothing, nothing
-            end, escaped = string_end(data, at + 1, stop)
+            end, flags = text_end(data, at + 1, stop)
             if end < 0:
                 return NO_JSON, nothing, nothing
             is_it = leads_there = False
             if stack[depth] & _ON_PATH:
                 begin = name_ends[depth - 2] if depth > 1 else 0
-                if same_text(data, at + 1, end - 1, escaped, names + begin, name_ends[depth - 1] - begin):
+                if same_text(data, at + 1, end - 1, flags & HAS_ESCAPES, names + begin, name_ends[depth - 1] - begin):
                     # The last one of a name counts: what an earlier one held is forgotten.
                     kind = NO_MEMBER
                     is_it, leads_there = depth == steps, depth < steps
@@ -191,8 +191,8 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
             begin = at
             this = OTHER
             if c == _QUOTE:
-                at, escaped = string_end(data, at + 1, stop)
-                this = ESCAPED_TEXT if escaped else PLAIN_TEXT
+                at, flags = text_end(data, at + 1, stop)
+                this = ESCAPED_TEXT if flags & HAS_ESCAPES else PLAIN_TEXT
             elif _ZERO <= c <= _NINE or (c == _MINUS and is_digit(data, at + 1, stop)):
                 at = number_end(data, at, stop)
                 this = NUMBER

@@ -158,16 +158,6 @@ def text_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: PL
 
 
 @inlined
-def string_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
-    """Return the end of a string, behind its closing quote, and whether it has escapes; the end is -1 if it is none.
-
-    ``at`` is behind the opening quote.
-    """
-    end, flags = text_end(data, at, stop)
-    return end, flags & HAS_ESCAPES != 0
-
-
-@inlined
 def unescaped(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     """Return the character of the escape at ``at``, and where it ends. Surrogates of a pair are one character."""
     if byte_at(data, at + 1) != _U:
