@@ -39,6 +39,7 @@ from watermark_source.machine_code.native import (
     signed_at,
     word_at,
 )
+from watermark_source.machine_code.worded import Worded
 
 SKIPPED, NO_BYTES = -1, 0
 """In place of a column's node; the node of every type that is skipped and whose values take no bytes."""
@@ -88,16 +89,16 @@ class Read(IntEnum):
     """All bytes that are left, of whatever they are."""
 
 
-class Fault(IntEnum):
+class Fault(Worded):
     """Why a value is bad, or what else a walk returns below zero."""
 
-    CORRUPT = -1
+    CORRUPT = -1, "it is cut short, or no value of its schema"
     NO_ROOM = -2
-    NOT_TEXT = -3
-    SYMBOL = -4
-    TOO_LARGE = -5
-    LEFT_OVER = -6
-    TOO_DEEP = -7
+    NOT_TEXT = -3, "a string in it is not UTF-8"
+    SYMBOL = -4, "a symbol of an enum in it is not among the reader's, which has no default"
+    TOO_LARGE = -5, "a decimal or a moment in it has too many digits"
+    LEFT_OVER = -6, "there are bytes left behind it"
+    TOO_DEEP = -7, "it has too many items without bytes, or types within each other"
     REFUSED = -100
     """This, and from here on the reasons of a plan."""
 

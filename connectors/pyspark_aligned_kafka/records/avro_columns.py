@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from typing import Final
 from uuid import UUID
 
 import numpy as np
@@ -45,14 +44,6 @@ _MOST_CODE = 1 << 22
 """Limit on the numbers of code that writers' schemas are resolved to, in memory."""
 _WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
 """Entries of values without an id, and of those whose schema the registry does not have."""
-_REASONS: Final = {
-    Fault.CORRUPT: "it is cut short, or no value of its schema",
-    Fault.NOT_TEXT: "a string in it is not UTF-8",
-    Fault.SYMBOL: "a symbol of an enum in it is not among the reader's, which has no default",
-    Fault.TOO_LARGE: "a decimal or a moment in it has too many digits",
-    Fault.LEFT_OVER: "there are bytes left behind it",
-    Fault.TOO_DEEP: "it has too many items without bytes, or types within each other",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,4 +236,4 @@ class AvroReader:
     def _reason(self, fault: int) -> str:
         if fault == _UNKNOWN:
             return f"the schema registry {self._registry} has no schema of its id"
-        return self._resolution.reason(fault) if fault <= Fault.REFUSED else _REASONS[Fault(fault)]
+        return self._resolution.reason(fault) if fault <= Fault.REFUSED else Fault(fault).text

@@ -9,7 +9,6 @@ Everything here reads untrusted bytes in compiled code without bounds checks of 
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +28,7 @@ from watermark_source.machine_code.native import (
     inlined,
     word_at,
 )
+from watermark_source.machine_code.worded import Worded
 from watermark_source.planning.split import Split, SplitRange
 
 # CRC-32C (Castagnoli, RFC 3720 B.4) of a stretch of bytes, callable from compiled code.
@@ -131,41 +131,24 @@ def checksum(data: Word, start: Word, stop: Word) -> Word:
 # Faults of record batches, and their errors.
 
 
-class Fault(IntEnum):
+class Fault(Worded):
     """What is wrong with bytes; ``NONE`` if nothing is."""
 
     NONE = 0
     OLD_MAGIC = 1
-    MAGIC = 2
-    LENGTH = 3
-    ORDER = 4
-    CRC = 5
-    COUNT = 6
-    MARKER = 7
-    VARINT = 8
-    RECORD_LENGTH = 9
-    OFFSET = 10
-    FIELD = 11
-    TIMESTAMP = 12
-    REMAINDER = 13
-    HEADERS = 14
-
-
-_FAULT_TEXT = {
-    Fault.MAGIC: "a batch of an unknown format (magic byte)",
-    Fault.LENGTH: "an impossible batch length",
-    Fault.ORDER: "batches whose offsets do not ascend",
-    Fault.CRC: "a checksum (CRC-32C) that does not fit the batch",
-    Fault.COUNT: "an impossible record count",
-    Fault.MARKER: "a transaction marker that cannot be read",
-    Fault.VARINT: "a number that does not end",
-    Fault.RECORD_LENGTH: "a record longer than its batch",
-    Fault.OFFSET: "record offsets that do not ascend within their batch",
-    Fault.FIELD: "a key or value longer than its record",
-    Fault.TIMESTAMP: "a timestamp that does not fit 64 bits of microseconds",
-    Fault.REMAINDER: "bytes after the last record",
-    Fault.HEADERS: "headers that do not fit their record",
-}
+    MAGIC = 2, "a batch of an unknown format (magic byte)"
+    LENGTH = 3, "an impossible batch length"
+    ORDER = 4, "batches whose offsets do not ascend"
+    CRC = 5, "a checksum (CRC-32C) that does not fit the batch"
+    COUNT = 6, "an impossible record count"
+    MARKER = 7, "a transaction marker that cannot be read"
+    VARINT = 8, "a number that does not end"
+    RECORD_LENGTH = 9, "a record longer than its batch"
+    OFFSET = 10, "record offsets that do not ascend within their batch"
+    FIELD = 11, "a key or value longer than its record"
+    TIMESTAMP = 12, "a timestamp that does not fit 64 bits of microseconds"
+    REMAINDER = 13, "bytes after the last record"
+    HEADERS = 14, "headers that do not fit their record"
 
 
 def fault_error(fault: Fault, split: Split, offset: int) -> SourceError:
@@ -178,12 +161,12 @@ def fault_error(fault: Fault, split: Split, offset: int) -> SourceError:
         )
     if fault is Fault.TIMESTAMP:
         return UnsupportedFormatError(
-            f"{where}: {_FAULT_TEXT[fault]}, as Spark keeps it; was it written in micro- or nanoseconds? "
+            f"{where}: {fault.text}, as Spark keeps it; was it written in micro- or nanoseconds? "
             "Kafka's timestamps are milliseconds. Where event time is in the payload (eventTimeColumn), leave "
             "timestamp out of the option columns; otherwise begin after it, with startingOffsets and a new checkpoint"
         )
     return CorruptDataError(
-        f"{where}: {_FAULT_TEXT[fault]}; the data on the broker or on its way is damaged. "
+        f"{where}: {fault.text}; the data on the broker or on its way is damaged. "
         "Check the broker's disk and log (kafka-dump-log)"
     )
 
