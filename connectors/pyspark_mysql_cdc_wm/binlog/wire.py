@@ -9,13 +9,13 @@ caller checks that the number itself is inside its event.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
 
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 from watermark_source.machine_code.native import Word, byte_at, byte_tables, inlined, word_at
+from watermark_source.machine_code.worded import Worded
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
@@ -154,47 +154,29 @@ _WIDTHS = {0xFC: 2, 0xFD: 3, 0xFE: 8}
 # The faults of a binlog's bytes, and the error for each.
 
 
-class Fault(IntEnum):
+class Fault(Worded):
     """The faults that compiled code returns; ``NONE`` if there is none."""
 
     NONE = 0
-    EVENT_SIZE = 1
-    CHECKSUM = 2
-    POSITION = 3
-    ROWS_HEADER = 4
-    WIDTH = 5
-    VALUE = 6
-    ROW_OPTIONS = 7
+    EVENT_SIZE = 1, "an impossible event size"
+    CHECKSUM = 2, "a checksum (CRC-32) that does not fit the event"
+    POSITION = 3, "an event whose end is not where the events before it lead"
+    ROWS_HEADER = 4, "a row event whose head does not fit in it"
+    WIDTH = 5, "a row event with another number of columns than its table map"
+    VALUE = 6, "a value longer than its row event"
+    ROW_OPTIONS = 7, "a row with options that this version does not read (binlog_row_value_options)"
     ABSENT = 8
-    TABLE = 9
-    GTID = 10
-    UNKNOWN_EVENT = 11
-    DECIMAL = 12
-    JSON = 13
-    JSON_DEPTH = 14
-    TEXT = 15
-    TIME = 16
+    TABLE = 9, "a row event without a table map"
+    GTID = 10, "a transaction's identifier (GTID event) that cannot be read"
+    UNKNOWN_EVENT = 11, "an event of a type that this version does not read and that must not be ignored"
+    DECIMAL = 12, "a decimal number that has digits above nine"
+    JSON = 13, "a JSON document that does not fit its value"
+    JSON_DEPTH = 14, "a JSON document nested deeper than the server allows (100)"
+    TEXT = 15, "text that is not of its column's character set"
+    TIME = 16, "a date or time with an impossible part"
 
 
-_TEXT = {
-    Fault.EVENT_SIZE: "an impossible event size",
-    Fault.CHECKSUM: "a checksum (CRC-32) that does not fit the event",
-    Fault.POSITION: "an event whose end is not where the events before it lead",
-    Fault.ROWS_HEADER: "a row event whose head does not fit in it",
-    Fault.WIDTH: "a row event with another number of columns than its table map",
-    Fault.VALUE: "a value longer than its row event",
-    Fault.TABLE: "a row event without a table map",
-    Fault.GTID: "a transaction's identifier (GTID event) that cannot be read",
-    Fault.DECIMAL: "a decimal number that has digits above nine",
-    Fault.JSON: "a JSON document that does not fit its value",
-    Fault.JSON_DEPTH: "a JSON document nested deeper than the server allows (100)",
-    Fault.TEXT: "text that is not of its column's character set",
-    Fault.TIME: "a date or time with an impossible part",
-}
-_UNSUPPORTED = {
-    Fault.ROW_OPTIONS: "a row with options that this version does not read (binlog_row_value_options)",
-    Fault.UNKNOWN_EVENT: "an event of a type that this version does not read and that must not be ignored",
-}
+_UNSUPPORTED = (Fault.ROW_OPTIONS, Fault.UNKNOWN_EVENT)
 
 
 def absent_error(columns: Sequence[str], where: str) -> SourceError:
@@ -210,7 +192,7 @@ def absent_error(columns: Sequence[str], where: str) -> SourceError:
 def fault_error(fault: Fault, where: str) -> SourceError:
     """Return the error for a fault at ``where``, a file and position, or a table."""
     if fault in _UNSUPPORTED:
-        return UnsupportedFormatError(f"{where}: {_UNSUPPORTED[fault]}")
+        return UnsupportedFormatError(f"{where}: {fault.text}")
     return CorruptDataError(
-        f"{where}: {_TEXT[fault]}; the binlog on the server or on its way is damaged. Check it with mysqlbinlog"
+        f"{where}: {fault.text}; the binlog on the server or on its way is damaged. Check it with mysqlbinlog"
     )
