@@ -339,14 +339,13 @@ def read_all(  # noqa: PLR0917 - arrays in, arrays out
     nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
     entries: Word, code: Word, constants: Word, frames: Word, faults: Word,
 ) -> Word:  # fmt: skip
-    """Append the cells of all values; return how many are bad, -1 if there was no room for the cells.
+    """Append the cells of all values; return whether there was room for the cells.
 
     A value of negative length is null. ``entries`` are the nodes of the values' schemas; of a bad value, which
     ``faults`` states, or one with an entry below zero, all members are null.
     """
     to = no_cells(nodes, closures, before, counts, states, cells, sizes)
     data, at_constants, plan, stack = address_of(array), address_of(constants), address_of(code), address_of(frames)
-    left = np.int64(0)
     for row in range(starts.shape[0]):
         faults[row] = 0
         if lengths[row] >= 0:
@@ -357,15 +356,14 @@ def read_all(  # noqa: PLR0917 - arrays in, arrays out
                 if end == stop:
                     continue
                 if end == _NO_ROOM:
-                    return np.int64(-1)
+                    return np.int64(0)
                 forget_value(to)
                 faults[row] = end if end < 0 else _LEFT_OVER
             else:
                 faults[row] = entries[row]
-            left += 1
         if not put_null(to, np.int64(0)):
-            return np.int64(-1)
+            return np.int64(0)
         if lengths[row] >= 0:
             # All members are null, and not the struct, as in from_avro.
             states[nodes[0, BASE] + counts[0] - 1] = nodes[0, NODE_KIND] == _STRUCT
-    return left
+    return np.int64(1)

@@ -221,12 +221,12 @@ class AvroReader:
         # The texts of constants are copied into the column: they must last until it is built.
         code, constants = self._resolution.tables
         faults = np.empty(rows, np.int64)
-        bad = made.fill(
+        made.fill(
             rows,
             lambda: read_all(data, begins, sizes, *made.arrays, entries, code, constants, self._frames, faults),
         )
         column = made.column(data, self._type)
-        wrong = ""
+        bad, wrong = int(np.count_nonzero(faults)), ""
         if bad:
             row = int(np.flatnonzero(faults)[0])
             wrong = self._reason(int(faults[row]))

@@ -70,11 +70,10 @@ class Records(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Event times: microseconds, and not 0 where there is none (``MAY_BE_DATE`` or 1); ``missing`` of those."""
+    """Event times: microseconds, and not 0 where there is none (``MAY_BE_DATE`` or 1)."""
 
     micros: Longs
     wrong: npt.NDArray[np.uint8]
-    missing: int
     absent: npt.NDArray[np.bool_]
     """Whether the place is absent."""
 
@@ -261,7 +260,7 @@ def _texts_of(member: pa.Array) -> tuple[Longs, Longs, Bytes]:
 
 def _within(micros: Longs, absent: npt.NDArray[np.bool_]) -> Found:
     missing = absent | (micros < FIRST_MICROS) | (micros >= END_MICROS)
-    return Found(np.where(missing, 0, micros), missing.astype(np.uint8), int(np.count_nonzero(missing)), absent)
+    return Found(np.where(missing, 0, micros), missing.astype(np.uint8), absent)
 
 
 class HeaderTimes:
@@ -316,8 +315,8 @@ class FirstTimes:
             left = np.flatnonzero(found.absent)
             if not len(left):
                 break
-            found.micros[left], found.wrong[left], _, found.absent[left] = finder.find(_chosen(records, left))
-        return found._replace(missing=int(np.count_nonzero(found.wrong)))
+            found.micros[left], found.wrong[left], found.absent[left] = finder.find(_chosen(records, left))
+        return found
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``: the content of the first place that is there."""
@@ -425,7 +424,7 @@ def _found(answer: pa.Array) -> Found:
         missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
         micros = np.where(missing, 0, values) * factor
     # What the function leaves null is nothing, wherever it looked.
-    return Found(micros, missing.astype(np.uint8), int(np.count_nonzero(missing)), np.ones(len(answer), np.bool_))
+    return Found(micros, missing.astype(np.uint8), np.ones(len(answer), np.bool_))
 
 
 _NO_TIME = np.int64(2**63 - 1)
@@ -449,7 +448,8 @@ class EventTimes:
             EventTimeError: in some it was not found, and the user chose ``fail``; or the function failed.
             UnsupportedFormatError: the user chose ``timestamp``, and that of one does not fit microseconds.
         """
-        micros, wrong, missing, _ = self._finder.find(records)
+        micros, wrong, _ = self._finder.find(records)
+        missing = int(np.count_nonzero(wrong))
         if not self._far.is_done:
             self._far.look(records.split, records.offsets, micros, wrong, records.timestamps)
         if not missing:
@@ -521,13 +521,13 @@ class WatermarkMarks:
         """
         if self._finder is None:
             return records.timestamps.view(pa.int64())
-        micros, wrong, missing, absent = self._finder.find(records)
+        micros, wrong, absent = self._finder.find(records)
         if self._choice.written is Format.TSO:
             # What is committed later in the same millisecond has a higher counter, and its event time is that one.
             micros -= 1
-        if not missing:
-            return pa.array(micros)
         is_wrong = wrong.astype(bool)
+        if not is_wrong.any():
+            return pa.array(micros)
         broken = is_wrong & ~absent
         if broken.any():
             row = int(np.argmax(broken))

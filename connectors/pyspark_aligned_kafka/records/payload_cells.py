@@ -330,18 +330,17 @@ class CellColumns:
             self.kinds[node] = self.nodes[node, NODE_KIND] = read_as[0]
         self._delivered[node] = None if read_as is None else read_as[1], delivered
 
-    def fill(self, rows: int, walk: Callable[[], int]) -> int:
-        """Call a walk over so many values until the cells have room, and return what it returns.
+    def fill(self, rows: int, walk: Callable[[], int]) -> None:
+        """Call a walk over so many values until the cells have room.
 
-        A walk begins with no cells, takes the arrays as they are at each call, and returns -1 without room.
+        A walk begins with no cells, takes the arrays as they are at each call, and returns whether there was room.
         """
         if rows > self._rooms.min():
             self._rooms = np.maximum(self._rooms, rows)
             self._allocate()
-        while (found := walk()) < 0:
+        while not walk():
             self._rooms[self.counts >= self._rooms] *= 4
             self._allocate()
-        return found
 
     def _allocate(self) -> None:
         self.nodes[:, ROOM] = self._rooms

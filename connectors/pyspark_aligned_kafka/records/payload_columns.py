@@ -52,7 +52,7 @@ class JsonReader:
         unusual = np.empty(rows, np.uint8)
         wanted = -1 if self._located is None else self._located
         found = np.empty((3, rows if wanted >= 0 else 0), np.int64)
-        left = made.fill(
+        made.fill(
             rows,
             lambda: walk_all(
                 data, starts, lengths, made.members, made.names, self._stack, unusual, *made.arrays, wanted, found
@@ -60,9 +60,8 @@ class JsonReader:
         )
         if self._choice.framed:
             unusual[without_id] = _WITHOUT_ID
-            left += int(np.count_nonzero(without_id))
         column, malformed = made.column(data, self._type, self._corrupt), 0
-        if left:
+        if unusual.any():
             column, malformed = self._with_unusual(values, column, unusual)
         if not self._is_looked_at:
             self._look_for_members(values, column)

@@ -414,7 +414,7 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
     nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
     plan: Word, fields: Word, names: Word, others: Word, stack: Word, groups: Word, wrong: Word,
 ) -> Word:  # fmt: skip
-    """Append the cells of all messages; return how many are bad, -1 if there was no room for the cells.
+    """Append the cells of all messages; return whether there was room for the cells.
 
     For one of negative length, and for a bad one, there is a null; ``wrong`` is what is wrong with that, and 0 with
     any other.
@@ -422,7 +422,6 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
     to = no_cells(nodes, closures, before, counts, states, cells, sizes)
     plans, field_table, numbers, siblings = address_of(plan), address_of(fields), address_of(names), address_of(others)
     data, frames, open_groups = address_of(array), address_of(stack), address_of(groups)
-    bad = np.int64(0)
     for row in range(starts.shape[0]):
         wrong[row] = 0
         if lengths[row] >= 0:
@@ -432,15 +431,14 @@ def _walk_all(  # noqa: PLR0917 - arrays in, arrays out
                 to, plans, field_table, numbers, siblings, frames, open_groups, data, start, start + lengths[row]
             )
             if result == _NO_ROOM:
-                return np.int64(-1)
+                return np.int64(0)
             if result == _DONE:
                 continue
             forget_value(to)
             wrong[row] = number * _CODES + result
-            bad += 1
         if not put_null(to, np.int64(0)):
-            return np.int64(-1)
-    return bad
+            return np.int64(0)
+    return np.int64(1)
 
 
 class _Plan:

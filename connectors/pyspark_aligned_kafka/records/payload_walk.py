@@ -469,7 +469,7 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     nodes: Word, closures: Word, before: Word, counts: Word, states: Word, cells: Word, sizes: Word,
     wanted: Word, places: Word,
 ) -> Word:  # fmt: skip
-    """Append the cells of all documents; return how many are unusual, -1 if there was no room for the cells.
+    """Append the cells of all documents; return whether there was room for the cells.
 
     A document of negative length is null. For one that is unusual, which ``unusual`` states, there is a null.
     ``places`` receives what ``json_scan`` finds, in every document that is not unusual, at the node ``wanted``, a value
@@ -478,7 +478,7 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
     to = no_cells(nodes, closures, before, counts, states, cells, sizes)
     data, names, member_table = address_of(array), address_of(text), address_of(members)
     frames, found, rows = address_of(stack), address_of(places), starts.shape[0]
-    number, left = np.int64(0), np.int64(0)
+    number = np.int64(0)
     members[:, SEEN] = -1
     for row in range(rows):
         unusual[row] = 0
@@ -491,12 +491,11 @@ def walk_all(  # noqa: PLR0917 - arrays in, arrays out
                 to, member_table, names, frames, data, start, start + lengths[row], number, wanted, found, row, rows
             )
             if result == _NO_ROOM:
-                return np.int64(-1)
+                return np.int64(0)
             if result == _DONE:
                 continue
             forget_value(to)
             unusual[row] = 1
-            left += 1
         if not put_null(to, np.int64(0)):
-            return np.int64(-1)
-    return left
+            return np.int64(0)
+    return np.int64(1)

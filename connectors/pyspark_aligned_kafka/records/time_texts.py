@@ -240,7 +240,7 @@ def _checked(found: Word) -> tuple[Word, Word]:
     return np.int64(0), np.int64(MAY_BE_DATE) if found == _DATE else np.int64(1)
 
 
-@compiled("int64(uint8[::1], int64[::1], int64[::1], boolean[::1], int64, uint8[::1], int64[::1], uint8[::1])")
+@compiled("void(uint8[::1], int64[::1], int64[::1], boolean[::1], int64, uint8[::1], int64[::1], uint8[::1])")
 def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
     starts: Word,
@@ -250,9 +250,8 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
     room: Word,
     micros: Word,
     wrong: Word,
-) -> Word:
+) -> None:
     data, plain = address_of(array), address_of(room)
-    count = 0
     for row in range(starts.shape[0]):
         found = NO_MOMENT
         if escaped[row]:
@@ -262,13 +261,10 @@ def _read_all(  # noqa: PLR0917 - arrays in, arrays out
         elif sizes[row] > 0:
             found = _moment(data, starts[row], starts[row] + sizes[row], unit)
         micros[row], wrong[row] = _checked(found)
-        count += wrong[row] != 0
-    return count
 
 
-@compiled("int64(int64[::1], boolean[::1], int64, int64[::1], uint8[::1])")
-def _of_numbers(numbers: Word, present: Word, unit: Word, micros: Word, wrong: Word) -> Word:
-    count = 0
+@compiled("void(int64[::1], boolean[::1], int64, int64[::1], uint8[::1])")
+def _of_numbers(numbers: Word, present: Word, unit: Word, micros: Word, wrong: Word) -> None:
     for row in range(numbers.shape[0]):
         value, exponent, found = numbers[row], np.int64(0), NO_MOMENT
         if present[row] and unit != _NO_NUMBER:
@@ -278,8 +274,6 @@ def _of_numbers(numbers: Word, present: Word, unit: Word, micros: Word, wrong: W
             is_date = unit == _BY_SIZE and _counts_as_date(value, exponent)
             found = _DATE if is_date else _of_number(value, exponent, unit)
         micros[row], wrong[row] = _checked(found)
-        count += wrong[row] != 0
-    return count
 
 
 class MomentReader:
@@ -293,8 +287,8 @@ class MomentReader:
 
     def read(
         self, data: Bytes, starts: Longs, sizes: Longs, escaped: npt.NDArray[np.bool_] | None = None
-    ) -> tuple[Longs, Bytes, int]:
-        """Return the microseconds of each text, which of them are none (1, or ``MAY_BE_DATE``), and how many those are.
+    ) -> tuple[Longs, Bytes]:
+        """Return the microseconds of each text, and not 0 where there is no moment: ``MAY_BE_DATE``, or 1.
 
         Args:
             data: the bytes.
@@ -305,10 +299,11 @@ class MomentReader:
         rows = len(starts)
         micros, wrong = np.empty(rows, np.int64), np.empty(rows, np.uint8)
         with_escapes = np.zeros(rows, np.bool_) if escaped is None else escaped
-        missing = _read_all(data, starts, sizes, with_escapes, self._unit, self._room, micros, wrong)
-        return micros, wrong, missing
+        _read_all(data, starts, sizes, with_escapes, self._unit, self._room, micros, wrong)
+        return micros, wrong
 
-    def of_numbers(self, numbers: Longs, present: npt.NDArray[np.bool_]) -> tuple[Longs, Bytes, int]:
+    def of_numbers(self, numbers: Longs, present: npt.NDArray[np.bool_]) -> tuple[Longs, Bytes]:
         """Return the same of numbers, where they are ``present``, as ``read`` returns it of their digits."""
         micros, wrong = np.empty(len(numbers), np.int64), np.empty(len(numbers), np.uint8)
-        return micros, wrong, _of_numbers(numbers, present, self._unit, micros, wrong)
+        _of_numbers(numbers, present, self._unit, micros, wrong)
+        return micros, wrong

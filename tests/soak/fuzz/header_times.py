@@ -34,5 +34,5 @@ def check(data: bytes) -> str:
     except SourceError as error:
         return f"{type(error).__name__}: {error}"
     assert sizes[0] < 0 or 0 <= starts[0] <= starts[0] + sizes[0] <= len(headers)
-    micros, _, missing = _READERS[written].read(array, starts, sizes)
-    return repr((int(starts[0]), int(sizes[0]), int(micros[0]), missing))
+    micros, wrong = _READERS[written].read(array, starts, sizes)
+    return repr((int(starts[0]), int(sizes[0]), int(micros[0]), int(wrong[0] != 0)))
