@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import NoReturn
 
 from pyspark.sql.types import (
     DataType,
@@ -194,21 +196,27 @@ def announced_topic(options: SourceOptions, subscription: Subscription) -> str |
     return topic
 
 
-def _in_payload(place: Place | None, text: str | None, payloads: Sequence[PayloadChoice]) -> Place | None:
-    """Return the place of event time with the facts about the keys and values: how they are decoded.
+def _placed(
+    place: Place | None, payloads: Sequence[PayloadChoice], of_decoded: Callable[[InJson, PayloadChoice], Place]
+) -> Place | None:
+    """Return a place with the facts about the keys and values, whether they are framed, and how they are decoded.
 
-    Raises:
-        OptionError: it is no member of what is decoded, or has a type that holds no event time.
+    ``of_decoded`` returns the place of a member of others than JSON, or raises ``OptionError``.
     """
     if isinstance(place, FirstOf):
-        return FirstOf(tuple(_alternative(_in_payload(each, text, payloads)) for each in place.places))
-    if not isinstance(place, InJson):
+        return FirstOf(tuple(_alternative(_placed(each, payloads, of_decoded)) for each in place.places))
+    if not isinstance(place, InJson) or not (chosen := [each for each in payloads if each.field == place.field]):
         return place
-    payload = next((each for each in payloads if each.field == place.field), None)
-    if payload is None:
-        return place
-    if payload.format == JSON:
-        return replace(place, framed=payload.framed)
+    (payload,) = chosen
+    return replace(place, framed=payload.framed) if payload.format == JSON else of_decoded(place, payload)
+
+
+def _in_column(text: str | None, place: InJson, payload: PayloadChoice) -> InColumn:
+    """Return the place of event time in decoded keys or values.
+
+    Raises:
+        OptionError: it is no member of these, or has a type that holds no event time.
+    """
     kind, names = payload.schema, f"{payload.field}Schema"
     for depth, name in enumerate(place.path.steps):
         if not isinstance(kind, StructType) or not isinstance(name, str) or name not in kind.names:
@@ -230,23 +238,11 @@ def _shown(kind: DataType) -> str:
     return shortened(kind.simpleString().upper())
 
 
-def _as_json(place: Place | None, text: str, payloads: Sequence[PayloadChoice]) -> Place | None:
-    """Return the place of watermarks, with the facts about the keys and values: whether they are framed.
-
-    Raises:
-        OptionError: they are decoded, and not JSON.
-    """
-    if isinstance(place, FirstOf):
-        return FirstOf(tuple(_alternative(_as_json(each, text, payloads)) for each in place.places))
-    for payload in payloads:
-        if isinstance(place, InJson) and place.field == payload.field:
-            if payload.format != JSON:
-                raise OptionError(
-                    MARKS, text, f"is a path into JSON, and {payload.field}Format is {payload.format}: let a function "
-                    "return the watermarks", example="my_package.times:watermark",
-                )  # fmt: skip
-            return replace(place, framed=payload.framed)
-    return place
+def _no_mark(text: str, _: InJson, payload: PayloadChoice) -> NoReturn:
+    raise OptionError(
+        MARKS, text, f"is a path into JSON, and {payload.field}Format is {payload.format}: let a function "
+        "return the watermarks", example="my_package.times:watermark",
+    )  # fmt: skip
 
 
 def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> MarkChoice | None:
@@ -265,7 +261,7 @@ def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) 
         why = "only what it names moves the watermark" if strategy == PUNCTUATED else "the class has reads_marks"
         needed = f"is needed because watermarkStrategy is {strategy}: {why}"
         raise options.refusal(MARKS, needed, example="header:watermark")
-    place = _as_json(options[MARKS], text, payloads)
+    place = _placed(options[MARKS], payloads, partial(_no_mark, text))
     return MarkChoice(place, options[FORMAT], shows_records=options[SHOWS])
 
 
@@ -284,7 +280,7 @@ def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] 
     Raises:
         OptionError: options that mean nothing together.
     """
-    place = _in_payload(options[OPTION], options.text(OPTION), payloads)
+    place = _placed(options[OPTION], payloads, partial(_in_column, options.text(OPTION)))
     places = place.places if isinstance(place, FirstOf) else (place,)
     decoded = {each.payload.field for each in places if isinstance(each, InColumn)}
     for payload in payloads:
