@@ -34,7 +34,7 @@ def parse_partitions(text: str) -> frozenset[Split]:
         if not isinstance(numbers, list):
             raise ShapeError(f'"{topic}" must hold a list of partition numbers')
         for number in numbers:
-            if not _is_integer(number) or not 0 <= number <= _MOST_PARTITION:
+            if type(number) is not int or not 0 <= number <= _MOST_PARTITION:
                 raise ShapeError(f'"{topic}" holds {_shown(number)}, which is not a partition number')
             splits.add(Split(topic, number))
     return frozenset(splits)
@@ -65,7 +65,7 @@ def integers_of(value: Any) -> dict[Split, int]:
         for key, number in partitions.items():
             if not _is_partition(key):
                 raise ShapeError(f'"{topic}" has the key "{key}", which is not a partition number')
-            if not _is_integer(number):
+            if type(number) is not int:
                 raise ShapeError(f"{topic}-{key} has {_shown(number)}, which is not a whole number")
             if not -_MOST <= number <= _MOST:
                 raise ShapeError(f"{topic}-{key} has {number}, which does not fit into 64 bits")
@@ -121,11 +121,6 @@ def _shown(value: Any) -> str:
 def _is_partition(key: str) -> bool:
     digits = key.isascii() and key.isdigit() and len(key) <= len(str(_MOST_PARTITION))
     return digits and str(int(key)) == key and int(key) <= _MOST_PARTITION
-
-
-def _is_integer(value: Any) -> bool:
-    # JSON's true and false are instances of int in Python.
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 # Spark's JSON writes these two in the place of an offset.

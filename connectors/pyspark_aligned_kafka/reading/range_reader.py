@@ -185,8 +185,6 @@ class KafkaRangeReader:
     """The columns of Spark's Kafka schema to deliver, in this order."""
     fail_on_data_loss: bool
     poll_timeout_ms: int
-    batch_rows: int = 10_000
-    batch_bytes: int = 16 << 20
     decompressed_max_bytes: int = 128 << 20
     """Limit on the bytes of a decompressed batch."""
     event_time: EventTimeChoice | None = None
@@ -234,8 +232,6 @@ class KafkaRangeReader:
         )
         decoder = RecordDecoder(
             self.columns,
-            batch_rows=self.batch_rows,
-            batch_bytes=self.batch_bytes,
             decompressed_limit=self.decompressed_max_bytes,
             check_crcs=bool(values["check.crcs"]),
             event_time=self.event_time,

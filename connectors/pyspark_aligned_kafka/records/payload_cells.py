@@ -391,10 +391,6 @@ class CellColumns:
         part = slice(base, base + count)
         return self.states[part], self.cells[part], self.sizes[part]
 
-    def column(self, data: Bytes, kind: pa.DataType, without: str | None = None) -> pa.Array:
-        """Return the column of the root; ``without`` is a member of it that has no node, and is null."""
-        return self._column(data, 0, kind, without)
-
     def _struct(self, data: Bytes, node: int, kind: pa.DataType, without: str | None) -> pa.Array:
         states = self._cells_of(node)[0]
         inner = iter(self.children[node])
@@ -404,11 +400,12 @@ class CellColumns:
             if member.name == without:
                 children.append(pa.nulls(len(states), member.type))
             else:
-                children.append(self._column(data, next(inner), member.type))
+                children.append(self.column(data, member.type, node=next(inner)))
         validity, nulls = _validity(states)
         return pa.Array.from_buffers(kind, len(states), [validity], nulls, children=children)
 
-    def _column(self, data: Bytes, node: int, kind: pa.DataType, without: str | None = None) -> pa.Array:
+    def column(self, data: Bytes, kind: pa.DataType, *, without: str | None = None, node: int = 0) -> pa.Array:
+        """Return the column of the root, or of another node; ``without`` is a member of it that is null."""
         if (other := self._delivered.get(node)) is None:
             return self._read(data, node, kind, without)
         read_as, delivered = other
@@ -427,11 +424,11 @@ class CellColumns:
             ends = np.zeros(count + 1, np.int32)
             ends[1:] = cells
             if what is CellKind.LIST:
-                inside = self._column(data, self.children[node][0], kind.value_type)
+                inside = self.column(data, kind.value_type, node=self.children[node][0])
             else:
                 entries = kind.field(0).type
-                keys, values = self.children[node]
-                pair = [self._column(data, keys, kind.key_type), self._column(data, values, kind.item_type)]
+                places = zip(self.children[node], (kind.key_type, kind.item_type), strict=True)
+                pair = [self.column(data, inner, node=each) for each, inner in places]
                 if self._unique_keys and (kept := _last_of_keys(pair[0], ends)) is not None:
                     row = np.searchsorted(ends, kept, side="right") - 1
                     ends[1:] = np.cumsum(np.bincount(row, minlength=count))

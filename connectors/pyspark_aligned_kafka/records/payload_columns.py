@@ -60,7 +60,7 @@ class JsonReader:
         )
         if self._choice.framed:
             unusual[without_id] = _WITHOUT_ID
-        column, malformed = made.column(data, self._type, self._corrupt), 0
+        column, malformed = made.column(data, self._type, without=self._corrupt), 0
         if unusual.any():
             column, malformed = self._with_unusual(values, column, unusual)
         if not self._is_looked_at:
