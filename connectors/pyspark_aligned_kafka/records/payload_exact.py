@@ -346,16 +346,9 @@ class Raw(str):
 
 
 def _quoted(text: str) -> str:
-    def escaped(found: re.Match[str]) -> str:
-        point = ord(found[0])
-        if point < 0x10000:
-            return f"\\u{point:04X}"
-        high, low = divmod(point - 0x10000, 0x400)
-        return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
-
     short = json.dumps(text, ensure_ascii=False)
-    short = re.sub(r"\\u([0-9a-f]{4})", lambda found: f"\\u{found[1].upper()}", short) if "\\u" in short else short
-    return re.sub("[\ud800-\udfff\U00010000-\U0010ffff]", escaped, short)
+    short = re.sub("[\ud800-\udfff\U00010000-\U0010ffff]", lambda found: json.dumps(found[0])[1:-1], short)
+    return re.sub(r"\\u([0-9a-f]{4})", lambda found: f"\\u{found[1].upper()}", short)
 
 
 def _java_number(number: Number) -> str:
@@ -389,23 +382,19 @@ def java_double(value: float) -> str:
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)")
+_BASE64_TEXT = re.compile(rf"(?:[\0- ]*+{_BASE64.pattern})*+[\0- ]*+")
 
 
 def _binary(value: Any) -> bytes:
     """Decode Base64 as Jackson does: groups of four, blanks between groups, and complete padding."""
     if not isinstance(value, Text):
         raise _bad("BINARY")
-    text, made, at = value.characters, bytearray(), 0
-    while True:
-        while at < len(text) and text[at] <= " ":
-            at += 1
-        if at == len(text):
-            return bytes(made)
-        group = text[at : at + 4]
-        if not _BASE64.fullmatch(group):
-            raise _bad("BINARY, which is Base64")
-        made += base64.b64decode(group)
-        at += 4
+    if not _BASE64_TEXT.fullmatch(value.characters):
+        raise _bad("BINARY, which is Base64")
+    made = bytearray()
+    for group in _BASE64.finditer(value.characters):
+        made += base64.b64decode(group[0])
+    return bytes(made)
 
 
 def _date(value: Any) -> int:
