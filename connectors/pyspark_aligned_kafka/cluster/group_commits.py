@@ -27,7 +27,6 @@ from kafka.errors import (
 )
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest
-from kafka.protocol.consumer.group import DEFAULT_GENERATION_ID, UNKNOWN_MEMBER_ID
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
@@ -151,16 +150,12 @@ class ConsumerGroup:
                 topic.OffsetCommitRequestPartition(
                     partition_index=split.number,
                     committed_offset=position,
-                    committed_leader_epoch=-1,
                     committed_metadata=self._note,
                 )
             )
         return OffsetCommitRequest(
+            # By the protocol's defaults it is of no member.
             group_id=self.name,
-            generation_id_or_member_epoch=DEFAULT_GENERATION_ID,
-            member_id=UNKNOWN_MEMBER_ID,
-            group_instance_id=None,
-            retention_time_ms=-1,
             topics=[topic(name=name, partitions=partitions) for name, partitions in by_topic.items()],
             # Version 10 has ids in place of topic names.
             max_version=9,

@@ -61,7 +61,6 @@ def metadata_request(names: Collection[str] | None, *, with_rights: bool = False
         else [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(names)],
         # Looking at a topic must not make it.
         allow_auto_topic_creation=False,
-        include_cluster_authorized_operations=False,
         include_topic_authorized_operations=with_rights,
     )
 
@@ -386,7 +385,7 @@ def topic_settings_request(topics: Collection[str], names: Collection[str]) -> D
         resource(resource_type=_TOPIC, resource_name=topic, configuration_keys=sorted(names))
         for topic in sorted(topics)
     ]
-    return DescribeConfigsRequest(resources=asked, include_synonyms=False, include_documentation=False)
+    return DescribeConfigsRequest(resources=asked)
 
 
 def read_topic_settings(answer: Any) -> Mapping[str, Mapping[str, str]]:

@@ -14,9 +14,7 @@ from watermark_source.planning.watermark import Millis
 
 _VERSION = 12
 """The last one that names topics, not their ids."""
-_CONSUMER = -1
 _ANY_EPOCH = -1
-_NO_SESSION = -1
 _BATCH_BYTES = 1 << 20
 """A broker sends whole batches only; the default of ``message.max.bytes`` is a little less."""
 _ALL_BYTES = 8 << 20
@@ -42,7 +40,7 @@ class BatchHeader(NamedTuple):
 
 
 def headers_request(offsets: Mapping[Split, tuple[int, Leader]], *, read_committed: bool) -> FetchRequest:
-    """Ask a leader for the batches that hold one offset each."""
+    """Ask a leader for the batches that hold one offset each; by the protocol's defaults without a session."""
     kind = FetchRequest.FetchTopic
     topics: dict[str, list[Any]] = {}
     for (topic, number), (offset, leader) in offsets.items():
@@ -50,23 +48,16 @@ def headers_request(offsets: Mapping[Split, tuple[int, Leader]], *, read_committ
             partition=number,
             current_leader_epoch=_ANY_EPOCH if leader.epoch is None else leader.epoch,
             fetch_offset=offset,
-            last_fetched_epoch=_ANY_EPOCH,
-            log_start_offset=-1,
             partition_max_bytes=_BATCH_BYTES,
         )
         topics.setdefault(topic, []).append(wanted)
     return FetchRequest(
         max_version=_VERSION,
-        replica_id=_CONSUMER,
         max_wait_ms=0,
         min_bytes=0,
         max_bytes=_ALL_BYTES,
         isolation_level=int(read_committed),
-        session_id=0,
-        session_epoch=_NO_SESSION,
         topics=[kind(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-        forgotten_topics_data=[],
-        rack_id="",
     )
 
 
