@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
 
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, Wanted, fetch_request
 from pyspark_aligned_kafka.cluster.metadata import Leader
 from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import Millis
 
-_VERSION = 12
-"""The last one that names topics, not their ids."""
-_ANY_EPOCH = -1
 _BATCH_BYTES = 1 << 20
 """A broker sends whole batches only; the default of ``message.max.bytes`` is a little less."""
 _ALL_BYTES = 8 << 20
@@ -40,25 +38,9 @@ class BatchHeader(NamedTuple):
 
 
 def headers_request(offsets: Mapping[Split, tuple[int, Leader]], *, read_committed: bool) -> FetchRequest:
-    """Ask a leader for the batches that hold one offset each; by the protocol's defaults without a session."""
-    kind = FetchRequest.FetchTopic
-    topics: dict[str, list[Any]] = {}
-    for (topic, number), (offset, leader) in offsets.items():
-        wanted = kind.FetchPartition(
-            partition=number,
-            current_leader_epoch=_ANY_EPOCH if leader.epoch is None else leader.epoch,
-            fetch_offset=offset,
-            partition_max_bytes=_BATCH_BYTES,
-        )
-        topics.setdefault(topic, []).append(wanted)
-    return FetchRequest(
-        max_version=_VERSION,
-        max_wait_ms=0,
-        min_bytes=0,
-        max_bytes=_ALL_BYTES,
-        isolation_level=int(read_committed),
-        topics=[kind(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-    )
+    """Ask a leader for the batches that hold one offset each."""
+    wanted = (Wanted(split, leader.epoch, offset, _BATCH_BYTES) for split, (offset, leader) in offsets.items())
+    return fetch_request(wanted, FetchLimits(0, 0, _ALL_BYTES, read_committed))
 
 
 def read_headers(answer: Any) -> Mapping[Split, BatchHeader]:

@@ -7,10 +7,10 @@ that was deleted and created again is not read in place of the earlier one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 from kafka.errors import (
@@ -34,56 +34,28 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kafka.protocol.consumer import FetchRequest
 
 from pyspark_aligned_kafka.cluster.broker_errors import grant
-from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader, count, no_tags, text
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, TopicIds, Wanted, fetch_request
+from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, survey
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split
 
-API_KEY: Final = 1
+API_KEY: Final[int] = FetchRequest.API_KEY
 API_VERSION: Final = 11
 WITH_IDS: Final = 13
 
-_REQUEST_HEADER = struct.Struct(">hhi")
-_REQUEST_BODY = struct.Struct(">iiiibii")
-_REQUEST_PARTITION = struct.Struct(">iiqqi")
-_REQUEST_PARTITION_WITH_IDS = struct.Struct(">iiqiqix")
 _RESPONSE_HEADER = struct.Struct(">iihi")
 _RESPONSE_HEADER_WITH_IDS = struct.Struct(">ixihi")
 _RESPONSE_PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qq")
 
-_CONSUMER = -1
-_NO_SESSION = (0, -1)
 _UNKNOWN = -1
 _ID_BYTES = 16
-
-
-TopicIds: TypeAlias = Mapping[str, bytes]
-"""By topic."""
-
-
-class Wanted(NamedTuple):
-    """One partition of a request: its first offset, and the approximate number of bytes (at least one whole batch)."""
-
-    split: Split
-    leader_epoch: int | None
-    offset: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """Limits and settings of a whole request."""
-
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    read_committed: bool
-    rack: str = ""
 
 
 class Fetched(NamedTuple):
@@ -111,37 +83,11 @@ class FetchResponse:
 def encode_request(
     correlation: int, client_id: str, wanted: Sequence[Wanted], limits: FetchLimits, ids: TopicIds | None = None
 ) -> bytes:
-    """Return the request without its length, with partitions grouped by topic; with ``ids`` in version 13.
-
-    The broker fills partitions in the order of the request until ``max_bytes``.
-    """
-    flexible = ids is not None
-    tags = no_tags(flexible=flexible)
-    parts = [
-        _REQUEST_HEADER.pack(API_KEY, API_VERSION if ids is None else WITH_IDS, correlation),
-        text(client_id, flexible=False),
-        tags,
-        _REQUEST_BODY.pack(
-            _CONSUMER, limits.max_wait_ms, limits.min_bytes, limits.max_bytes, int(limits.read_committed), *_NO_SESSION
-        ),
-    ]
-    topics: dict[str, list[Wanted]] = {}
-    for entry in wanted:
-        topics.setdefault(entry.split.log, []).append(entry)
-    parts.append(count(len(topics), flexible=flexible))
-    for topic, entries in topics.items():
-        parts += [text(topic, flexible=flexible) if ids is None else ids[topic], count(len(entries), flexible=flexible)]
-        for entry in entries:
-            epoch = _UNKNOWN if entry.leader_epoch is None else entry.leader_epoch
-            place = entry.split.number, epoch, entry.offset
-            parts.append(
-                _REQUEST_PARTITION.pack(*place, _UNKNOWN, entry.max_bytes)
-                if ids is None
-                else _REQUEST_PARTITION_WITH_IDS.pack(*place, _UNKNOWN, _UNKNOWN, entry.max_bytes)
-            )
-        parts.append(tags)
-    parts += [count(0, flexible=flexible), text(limits.rack, flexible=flexible), tags]
-    return b"".join(parts)
+    """Return the request without its length; with ``ids`` in version 13."""
+    request = fetch_request(wanted, limits, ids)
+    request.API_VERSION = API_VERSION if ids is None else WITH_IDS
+    request.with_header(correlation, client_id)
+    return bytes(request.encode(header=True))
 
 
 def decode_response(

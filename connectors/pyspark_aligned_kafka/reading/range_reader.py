@@ -11,17 +11,10 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from pyspark import TaskContext
 
 from pyspark_aligned_kafka.client.settings import ClientSettings
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, Wanted
 from pyspark_aligned_kafka.cluster.metadata import id_bytes
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ConnectionLostError
-from pyspark_aligned_kafka.reading.fetch import (
-    FetchLimits,
-    FetchResponse,
-    Step,
-    Wanted,
-    decode_response,
-    encode_request,
-    examine,
-)
+from pyspark_aligned_kafka.reading.fetch import FetchResponse, Step, decode_response, encode_request, examine
 from pyspark_aligned_kafka.reading.kept_sessions import Session, leased
 from pyspark_aligned_kafka.reading.range_progress import Patience, Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.reading.recovery import Recovery

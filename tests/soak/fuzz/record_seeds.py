@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 from kafka import KafkaProducer
 
-from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, Wanted
+from pyspark_aligned_kafka.reading.fetch import decode_response, encode_request
 from services.kafka import kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_record_batch import CODECS

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from pyspark_aligned_kafka.reading.fetch import FetchLimits, Wanted, decode_response, encode_request
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, Wanted
+from pyspark_aligned_kafka.reading.fetch import decode_response, encode_request
 from tests.examples_by_day import at_least
 from watermark_source.errors import CorruptDataError
 from watermark_source.planning.split import Split

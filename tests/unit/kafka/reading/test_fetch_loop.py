@@ -11,8 +11,8 @@ from kafka.errors import IncompatibleBrokerVersion
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.broker_errors import translated
+from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory
-from pyspark_aligned_kafka.reading.fetch import FetchLimits
 from pyspark_aligned_kafka.reading.kept_sessions import Session
 from pyspark_aligned_kafka.reading.range_progress import Patience
 from pyspark_aligned_kafka.reading.range_reader import RangeRead
