@@ -10,6 +10,11 @@ _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _FIRST_PRINTED, _FIRST_LONG = 0x20, 0x80
 _U = ord("u")
 HAS_ESCAPES, HAS_SURROGATES = 1, 2
+# What a byte stands for, -1 for another one: behind a backslash, and as a hexadecimal digit.
+_ESCAPES, _HEX_DIGITS = np.full(256, -1, np.int64), np.full(256, -1, np.int64)
+_ESCAPES[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
+_HEX_DIGITS[list(b"0123456789ABCDEF")] = range(16)
+_HEX_DIGITS[list(b"abcdef")] = range(10, 16)
 # Eight bytes at once, each of them this.
 _ONES = np.uint64(0x0101_0101_0101_0101)
 _HIGHEST_BITS = np.uint64(0x80) * _ONES
@@ -77,44 +82,17 @@ def is_utf8(data: Word, at: Word, stop: Word) -> Word:
 
 
 @inlined
-def _hex_digit(c: Word) -> Word:
-    if 0x30 <= c <= 0x39:
-        return c - 0x30
-    if 0x61 <= c | 0x20 <= 0x66:
-        return (c | 0x20) - 0x57
-    return np.int64(-1)
-
-
-@inlined
 def _four_hex(data: Word, at: Word, stop: Word) -> Word:
     """Return the number that four hexadecimal digits write, -1 if they do not."""
     if stop - at < 4:
         return np.int64(-1)
     value = np.int64(0)
     for i in range(4):
-        digit = _hex_digit(byte_at(data, at + i))
+        digit = _HEX_DIGITS[byte_at(data, at + i)]
         if digit < 0:
             return np.int64(-1)
         value = value * 16 + digit
     return value
-
-
-@inlined
-def _short_escape(c: Word) -> Word:  # noqa: PLR0911 - one for each letter
-    """Return the character that an escape of one letter stands for, -1 if there is no such escape."""
-    if c in (_QUOTE, _BACKSLASH, 0x2F):
-        return c
-    if c == 0x6E:
-        return np.int64(0x0A)
-    if c == 0x74:
-        return np.int64(0x09)
-    if c == 0x72:
-        return np.int64(0x0D)
-    if c == 0x62:
-        return np.int64(0x08)
-    if c == 0x66:
-        return np.int64(0x0C)
-    return np.int64(-1)
 
 
 @inlined
@@ -141,7 +119,7 @@ def text_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: PL
                     break
                 at += 6
             else:
-                if _short_escape(byte_at(data, at + 1)) < 0:
+                if _ESCAPES[byte_at(data, at + 1)] < 0:
                     break
                 at += 2
         elif c >= _FIRST_LONG:
@@ -161,7 +139,7 @@ def text_end(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:  # noqa: PL
 def unescaped(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     """Return the character of the escape at ``at``, and where it ends. Surrogates of a pair are one character."""
     if byte_at(data, at + 1) != _U:
-        return _short_escape(byte_at(data, at + 1)), at + 2
+        return _ESCAPES[byte_at(data, at + 1)], at + 2
     high, after = _four_hex(data, at + 2, stop), at + 6
     if 0xD800 <= high <= 0xDBFF and stop - after >= 6 and byte_at(data, after) == _BACKSLASH:
         low = _four_hex(data, after + 2, stop) if byte_at(data, after + 1) == _U else np.int64(-1)

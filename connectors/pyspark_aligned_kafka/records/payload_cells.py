@@ -6,6 +6,7 @@ the memory of the cells, and builds the column. Compiled functions take its arra
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
@@ -200,18 +201,9 @@ def put_null(to: Word, node: Word) -> Word:
     return True
 
 
-@inlined
-def six_bits(c: Word) -> Word:
-    """Return what a character of Base64 stands for, -1 for another one."""
-    if 0x41 <= c <= 0x5A:
-        return c - 0x41
-    if 0x61 <= c <= 0x7A:
-        return c - 0x47
-    if 0x30 <= c <= 0x39:
-        return c + 4
-    if c == 0x2B:
-        return np.int64(62)
-    return np.int64(63) if c == 0x2F else np.int64(-1)
+SIX_BITS = np.full(256, -1, np.int64)
+"""What a character of Base64 stands for, -1 for another one."""
+SIX_BITS[list(f"{string.ascii_uppercase}{string.ascii_lowercase}{string.digits}+/".encode())] = range(64)
 
 
 @compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
@@ -256,7 +248,7 @@ def gather_base64(  # noqa: PLR0917 - arrays in, arrays out
         if states[row] == _A_VALUE:
             kept, bits = np.int64(0), np.int64(0)
             for at in range(starts[row], starts[row] + sizes[row]):
-                six = six_bits(byte_at(data, at))
+                six = SIX_BITS[byte_at(data, at)]
                 if six < 0:
                     break
                 kept = (kept << 6 | six) & 0xFFFF

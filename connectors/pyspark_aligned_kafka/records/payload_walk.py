@@ -42,6 +42,7 @@ from pyspark_aligned_kafka.records.payload_cells import (
     NAME_END,
     NODE_KIND,
     SEEN,
+    SIX_BITS,
     Cell,
     CellKind,
     bits_of,
@@ -52,7 +53,6 @@ from pyspark_aligned_kafka.records.payload_cells import (
     node_value,
     put,
     put_null,
-    six_bits,
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digits, iso_moment
 from watermark_source.machine_code.native import (
@@ -203,7 +203,7 @@ def _is_base64(data: Word, at: Word, stop: Word) -> Word:
     if stop > at and byte_at(data, stop - 1) == 0x3D:
         end -= 2 if byte_at(data, stop - 2) == 0x3D else 1
     for place in range(at, end):  # noqa: SIM110 - compiled
-        if six_bits(byte_at(data, place)) < 0:
+        if SIX_BITS[byte_at(data, place)] < 0:
             return False
     return True
 
