@@ -209,14 +209,10 @@ def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
 
         return {"sasl_oauth_token_provider": tokens_of(_token_source(values))}
     if mechanism == "GSSAPI":
-        return {"sasl_kerberos_service_name": _service(values[_SERVICE], module)}
+        return {"sasl_kerberos_service_name": values[_SERVICE] or options.get("serviceName") or "kafka"}
     if mechanism == "AWS_MSK_IAM":
         return {}
     return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
-
-
-def _service(setting: str | None, module: LoginModule | None) -> str:
-    return setting or ("" if module is None else module.options.get("serviceName", "")) or "kafka"
 
 
 def _check_package(mechanism: str, package: str, extra: str) -> None:

@@ -5,10 +5,10 @@ Rows that pass are among them; others may be. Filters that say nothing about the
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from pyspark.sql import datasource as spark
@@ -22,19 +22,17 @@ Interval: TypeAlias = tuple[int, int | None]
 _NEAR: Final = 10_000
 """Single offsets no further apart than this are read in one go, with all between them."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_COMPARISONS: Mapping[type[spark.Filter], Callable[[Any, Any], bool]] = MappingProxyType(
-    {
-        spark.EqualTo: lambda value, other: value == other,
-        spark.EqualNullSafe: lambda value, other: value == other,
-        spark.GreaterThan: lambda value, other: value > other,
-        spark.GreaterThanOrEqual: lambda value, other: value >= other,
-        spark.LessThan: lambda value, other: value < other,
-        spark.LessThanOrEqual: lambda value, other: value <= other,
-        spark.StringStartsWith: str.startswith,
-        spark.StringEndsWith: str.endswith,
-        spark.StringContains: lambda value, other: other in value,
-    }
-)
+_COMPARISONS: Final[Mapping[type[spark.Filter], Callable[[Any, Any], bool]]] = {
+    spark.EqualTo: operator.eq,
+    spark.EqualNullSafe: operator.eq,
+    spark.GreaterThan: operator.gt,
+    spark.GreaterThanOrEqual: operator.ge,
+    spark.LessThan: operator.lt,
+    spark.LessThanOrEqual: operator.le,
+    spark.StringStartsWith: str.startswith,
+    spark.StringEndsWith: str.endswith,
+    spark.StringContains: operator.contains,
+}
 
 
 @dataclass(frozen=True, slots=True)
