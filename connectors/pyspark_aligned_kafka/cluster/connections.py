@@ -145,6 +145,8 @@ class _Bounded(KafkaTCPTransport):  # type: ignore[misc]  # kafka-python has no 
     closes right after it has refused a login: on a busy machine the reason was never heard.
     """
 
+    _sock: Any
+
     def _sock_recv(self) -> tuple[bytes, KafkaError | None]:
         whole = self._sock
         self._sock = _Some(whole)
