@@ -79,8 +79,7 @@ def ports() -> Iterator[Ports]:
             create_topic(cluster.bootstrap, topic)
         bulk_produce(cluster.bootstrap, "t", 0, np.arange(COUNT, dtype=np.int64))
         yield Ports(lasting, ending, cluster.bootstrap)
-        while sessions._kept._sessions:
-            sessions._kept._sessions.pop()[1].close()
+        sessions._kept.clear()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import numpy as np
@@ -178,6 +178,13 @@ def signed_at(data: Word, at: Word, stop: Word) -> tuple[Word, Word]:
     """Return a zigzag-encoded number and its end, as ``varint_at``."""
     value, at = varint_at(data, at, stop)
     return unfolded(value), at
+
+
+def by_byte(keys: bytes, values: Iterable[int]) -> npt.NDArray[np.int64]:
+    """Return a table for compiled code: by byte what it stands for, -1 for one that is not among ``keys``."""
+    found = np.full(256, -1, np.int64)
+    found[list(keys)] = list(values)
+    return found
 
 
 def byte_tables(polynomial: int, bytes_a_step: int) -> npt.NDArray[np.uint32]:

@@ -266,6 +266,13 @@ class _Kept:
         while (session := self.take(key)) is not None:
             session.close()
 
+    def clear(self) -> None:
+        """Close all sessions."""
+        with self._lock:
+            self._check_process()
+            while self._sessions:
+                self._sessions.pop()[1].close()
+
     def _expire(self) -> None:
         for entry in [entry for entry in self._sessions if entry[1].stale]:
             self._sessions.remove(entry)

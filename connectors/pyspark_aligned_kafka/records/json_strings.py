@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from watermark_source.machine_code.native import Word, byte_at, inlined, same_bytes, word_at
+from watermark_source.machine_code.native import Word, by_byte, byte_at, inlined, same_bytes, word_at
 
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _FIRST_PRINTED, _FIRST_LONG = 0x20, 0x80
 _U = ord("u")
 HAS_ESCAPES, HAS_SURROGATES = 1, 2
-# What a byte stands for, -1 for another one: behind a backslash, and as a hexadecimal digit.
-_ESCAPES, _HEX_DIGITS = np.full(256, -1, np.int64), np.full(256, -1, np.int64)
-_ESCAPES[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
-_HEX_DIGITS[list(b"0123456789ABCDEF")] = range(16)
-_HEX_DIGITS[list(b"abcdef")] = range(10, 16)
+_ESCAPES = by_byte(b'"\\/bfnrt', b'"\\/\b\f\n\r\t')
+"""Characters by the letter behind a backslash."""
+_HEX_DIGITS = by_byte(b"0123456789abcdefABCDEF", [*range(16), *range(10, 16)])
 # Eight bytes at once, each of them this.
 _ONES = np.uint64(0x0101_0101_0101_0101)
 _HIGHEST_BITS = np.uint64(0x80) * _ONES

@@ -45,6 +45,7 @@ from watermark_source.errors import PayloadError
 from watermark_source.machine_code.native import (
     Word,
     address_of,
+    by_byte,
     byte_at,
     compiled,
     copy_bytes,
@@ -201,9 +202,8 @@ def put_null(to: Word, node: Word) -> Word:
     return True
 
 
-SIX_BITS = np.full(256, -1, np.int64)
+SIX_BITS = by_byte(f"{string.ascii_uppercase}{string.ascii_lowercase}{string.digits}+/".encode(), range(64))
 """What a character of Base64 stands for, -1 for another one."""
-SIX_BITS[list(f"{string.ascii_uppercase}{string.ascii_lowercase}{string.digits}+/".encode())] = range(64)
 
 
 @compiled("int64(uint8[::1], uint8[::1], int64[::1], int64[::1], int32[::1], uint8[::1])")
