@@ -54,7 +54,9 @@ def findings(given: Mapping[str, str]) -> Iterator[Finding]:
     probe_topic = next((value for name, value in given.items() if name.lower() == _PROBE), None)
     own = {name: value for name, value in given.items() if name.lower() != _PROBE}
     parsed = kafka_options.parse(own)
-    looks = {f"{payload.field}Schema": partial(_payload, payload) for payload in parsed.payloads}
+    looks: dict[str, Callable[[CheckedCluster], str | Caution]] = {
+        f"{payload.field}Schema": partial(_payload, payload) for payload in parsed.payloads
+    }
     looks["eventTimeColumn"] = _event_times
     with closing(CheckedCluster(parsed, probe_topic)) as cluster:
         contents = [Check(name, look, after=("READ", "record format")) for name, look in looks.items()]

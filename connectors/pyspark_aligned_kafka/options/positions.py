@@ -40,6 +40,15 @@ def parse_partitions(text: str) -> frozenset[Split]:
     return frozenset(splits)
 
 
+def parse_integers(text: str) -> dict[Split, int]:
+    """Read ``{"topic":{"0":23,"1":-2}}``.
+
+    Raises:
+        ShapeError: the text is not of that shape.
+    """
+    return integers_of(_load(text))
+
+
 def parse_integers_and_words(text: str) -> tuple[dict[Split, int], dict[str, str]]:
     """Read ``{"topic":{"0":23},"other":"latest"}``: integers by partition, and words by topic.
 
@@ -53,11 +62,7 @@ def parse_integers_and_words(text: str) -> tuple[dict[Split, int], dict[str, str
 
 
 def integers_of(value: Any) -> dict[Split, int]:
-    """Read ``{"topic":{"0":23,"1":-2}}``, which is decoded from JSON already.
-
-    Raises:
-        ShapeError: it is not of that shape.
-    """
+    """Read the already decoded form of ``parse_integers``; the same ``ShapeError``."""
     found: dict[Split, int] = {}
     for topic, partitions in _object(value).items():
         if not isinstance(partitions, dict):
@@ -230,7 +235,7 @@ def from_time(millis: int) -> Everywhere:
 
 def parse_timestamps(text: str) -> PerSplit:
     """Parse Spark's JSON of timestamps for each partition."""
-    return PerSplit({split: AtTime(_time(split, number)) for split, number in integers_of(_load(text)).items()})
+    return PerSplit({split: AtTime(_time(split, number)) for split, number in parse_integers(text).items()})
 
 
 _USUAL = PositionPolicy("startingOffsets", "latest", Everywhere(Latest()))

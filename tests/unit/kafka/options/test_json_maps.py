@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from pyspark_aligned_kafka.options.positions import (
     ShapeError,
     integers_of,
+    parse_integers,
     parse_integers_and_words,
     parse_partitions,
-    parse_timestamps,
 )
 from watermark_source.planning.split import Split
 
@@ -27,11 +27,10 @@ def test_what_spark_writes_is_read_back(positions: dict[Split, int]) -> None:
     nested: dict[str, dict[str, int]] = {}
     for split, number in positions.items():
         nested.setdefault(split.log, {})[str(split.number)] = number
-    assert integers_of(nested) == positions
-    assert parse_integers_and_words(json.dumps(nested)) == (positions, {})
+    assert parse_integers(json.dumps(nested)) == positions
 
 
-@pytest.mark.parametrize("parse", [parse_timestamps, parse_integers_and_words, parse_partitions])
+@pytest.mark.parametrize("parse", [parse_integers, parse_integers_and_words, parse_partitions])
 @given(text=st.text())
 def test_any_other_text_is_a_shape_error(parse: Callable[[str], object], text: str) -> None:
     with contextlib.suppress(ShapeError):
@@ -44,10 +43,10 @@ def test_any_other_text_is_a_shape_error(parse: Callable[[str], object], text: s
 )
 def test_numbers_that_fit_into_no_offset_are_a_shape_error(text: str) -> None:
     with pytest.raises(ShapeError):
-        parse_integers_and_words(text)
+        parse_integers(text)
 
 
-@pytest.mark.parametrize("parse", [parse_timestamps, parse_partitions])
+@pytest.mark.parametrize("parse", [parse_integers, parse_partitions])
 def test_a_nest_too_deep_is_a_shape_error(parse: Callable[[str], object]) -> None:
     with pytest.raises(ShapeError, match="nested too deeply"):
         parse('{"t":' * 100_000)
