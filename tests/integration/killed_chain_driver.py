@@ -9,9 +9,9 @@ Spark's Kafka sink writes a batch again that was killed, so the jobs behind it d
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
@@ -42,7 +42,10 @@ class ChainJob(TopicJob):
 
     program = __file__
     names = (HOURS,)
-    settings = MappingProxyType({"spark.jars": ",".join(map(str, spark_kafka_jars()))})
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {"spark.jars": ",".join(map(str, spark_kafka_jars()))}
 
     @property
     def arguments(self) -> list[str]:

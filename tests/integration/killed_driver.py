@@ -60,13 +60,26 @@ class KilledJob(ABC):
     """The file that is run."""
     names: ClassVar[tuple[str, ...]]
     """Of the queries."""
-    settings: ClassVar[Mapping[str, str]] = {}
-    """Settings of Spark that it needs beside those of every job."""
 
     @property
     @abstractmethod
     def arguments(self) -> list[str]:
         """What the program is started with."""
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        """Settings of Spark that it needs beside those of every job."""
+        return {}
+
+    @property
+    def command(self) -> list[str]:
+        """What starts the program."""
+        return [sys.executable, self.program, *self.arguments]
+
+    @property
+    def environment(self) -> Mapping[str, str] | None:
+        """All variables that it has; ``None``: those of the test."""
+        return None
 
     @property
     @abstractmethod

@@ -28,6 +28,16 @@ WINDOW_SECONDS = 10
 DISORDER_SECONDS = 2
 
 
+def counts_of_windows(spark: SparkSession, data: Path, batch_rows: str) -> DataFrame:
+    """Return the rows of a file log counted in windows, by the end of each in milliseconds."""
+    spark.dataSource.register(FileLogDataSource)
+    source = spark.readStream.format("file-log").option("directory", str(data))
+    source = source.option("startingOffsets", "earliest").option("maxRowsPerTrigger", batch_rows)
+    rows = follow_watermark(source.option("maxOutOfOrderness", f"{DISORDER_SECONDS} seconds").load())
+    counted = rows.groupBy(F.window("event_time", f"{WINDOW_SECONDS} seconds")).count()
+    return counted.select(F.unix_millis("window.end").alias("end"), "count")
+
+
 @dataclass(frozen=True)
 class PublishingJob(KilledJob):
     """Two queries from a file log."""
@@ -50,12 +60,7 @@ class PublishingJob(KilledJob):
         return self.folder / "shop.db"
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
-        spark.dataSource.register(FileLogDataSource)
-        source = spark.readStream.format("file-log").option("directory", str(self.folder / "data"))
-        source = source.option("startingOffsets", "earliest").option("maxRowsPerTrigger", self.batch_rows)
-        rows = follow_watermark(source.option("maxOutOfOrderness", f"{DISORDER_SECONDS} seconds").load())
-        counted = rows.groupBy(F.window("event_time", f"{WINDOW_SECONDS} seconds")).count()
-        counts = counted.select(F.unix_millis("window.end").alias("end"), "count")
+        counts = counts_of_windows(spark, self.folder / "data", self.batch_rows)
         checkpoint = str(self.checkpoint(DATABASE))
         in_database = counts.writeStream.queryName(DATABASE).foreachBatch(self.insert)
         return {

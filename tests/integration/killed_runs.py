@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -91,7 +90,8 @@ def kill_once(job: KilledJob, chance: random.Random, most_batches: int) -> None:
 @contextmanager
 def started(job: KilledJob) -> Iterator[ChildProcess]:
     """A driver of the job, killed at the end of the block."""
-    driver = ChildProcess([sys.executable, job.program, *job.arguments], folder=job.folder, log=job.folder / "log")
+    log = job.folder / "log"
+    driver = ChildProcess(job.command, folder=job.folder, log=log, environment=job.environment)
     try:
         yield driver
     finally:

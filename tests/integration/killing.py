@@ -7,7 +7,6 @@ import logging
 import random
 import re
 import signal
-import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -130,9 +129,10 @@ class Killer:
     def start(self) -> None:
         """Start the driver program."""
         self._driver = ChildProcess(
-            [sys.executable, str(self.job.program), *self.job.arguments],
+            self.job.command,
             folder=self.job.folder,
             log=self.job.folder / "driver.log",
+            environment=self.job.environment,
         )
 
     def close(self) -> None:

@@ -5,35 +5,32 @@ from __future__ import annotations
 import logging
 import random
 import sqlite3
-import threading
-import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from datetime import datetime
+from contextlib import closing
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 
-from tests.integration.killed_publishing_driver import DATABASE, DISORDER_SECONDS, FILES, WINDOW_SECONDS, PublishingJob
+from tests.integration.completeness_reader import Reader, counts_in, write_for_kills
+from tests.integration.delta_tables import files_of_table
+from tests.integration.killed_delta_driver import DeltaJob
+from tests.integration.killed_driver import KilledJob
+from tests.integration.killed_publishing_driver import FILES, PublishingJob
 from tests.integration.killed_runs import files_of, kill_once, last_commit, started, wait_for
-from tests.spark.queries import START, write
-from watermark_source import complete_until
+from tests.integration.test_platform_envelope import platform  # noqa: F401 - a fixture
+from tests.unit.test_wheel import checkout  # noqa: F401 - a fixture
 from watermark_source.publishing.places import holder_at
 
 _log = logging.getLogger(__name__)
+ROOT = Path(__file__).parents[2]
+BATCH_ROWS = 50
+
 pytestmark = [pytest.mark.service, pytest.mark.timeout(14_400)]
 
 
 def counts_in_files(table: Path) -> dict[int, int]:
     """Return what a reader of the table sees: the files of its log."""
     entries = [entry for entry in (table / "_spark_metadata").glob("[0-9]*") if entry.suffix != ".crc"]
-    files = {file for entry in entries for file in files_of(entry)}
-    rows = [row for file in files for row in pq.read_table(file).to_pylist()]
-    assert len({row["end"] for row in rows}) == len(rows)
-    return {row["end"]: row["count"] for row in rows}
+    return counts_in({file for entry in entries for file in files_of(entry)})
 
 
 def counts_in_database(file: Path) -> dict[int, int]:
@@ -41,58 +38,8 @@ def counts_in_database(file: Path) -> dict[int, int]:
         return dict(connection.execute("SELECT * FROM counts"))
 
 
-@dataclass
-class Reader:
-    """Looks all the time at what is complete, and then at the rows."""
-
-    job: PublishingJob
-    truth: Mapping[int, int]
-    looks: int = 0
-    ahead: list[str] = field(default_factory=list)
-    last: dict[str, datetime] = field(default_factory=dict)
-
-    def look(self) -> None:
-        database = self.job.database
-        places = {FILES: str(self.job.sink(FILES)), DATABASE: f"sqlite:///{database}#counts"}
-        for name, place in places.items():
-            until = complete_until(place)
-            if until is None:
-                continue
-            self.looks += 1
-            if until < self.last.get(name, until):
-                self.ahead.append(f"{name} went back from {self.last[name]} to {until}")
-            self.last[name] = until
-            seen = counts_in_files(self.job.sink(FILES)) if name == FILES else counts_in_database(database)
-            end = until.timestamp() * 1_000
-            if missing := {at: n for at, n in self.truth.items() if at <= end and seen.get(at) != n}:
-                self.ahead.append(f"{name} is complete until {until}, without {missing}")
-
-
-@contextmanager
-def looking(reader: Reader) -> Iterator[None]:
-    is_done, failed = threading.Event(), list[BaseException]()
-
-    def look() -> None:
-        try:
-            while not is_done.is_set():
-                reader.look()
-                time.sleep(0.01)
-        except BaseException as error:  # noqa: BLE001 - raised below
-            failed.append(error)
-
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_done.set()
-        thread.join()
-    if failed:
-        raise failed[0]
-
-
-def kill_between_rows_and_mark(job: PublishingJob) -> None:
-    """Kill a driver that has written the rows of a batch, and is about to state so."""
+def kill_in_the_trap(job: KilledJob) -> None:
+    """Kill a driver of which a query has written the rows of a batch, and is about to state so, or to commit it."""
     trap, trapped = job.folder / "trap", job.folder / "trapped"
     trap.touch()
     with started(job) as driver:
@@ -101,45 +48,66 @@ def kill_between_rows_and_mark(job: PublishingJob) -> None:
     trapped.unlink()
 
 
+def kill_and_run_to_the_end(
+    job: KilledJob, table: str, reader: Reader, kills: int, chance: random.Random, last: int
+) -> None:
+    """Kill the driver so many times, every second one in its trap, and read until all is complete.
+
+    ``table`` names the query whose mark is asked for its batch after each kill.
+    """
+    with reader.looking():
+        for number in range(kills):
+            if number % 2:
+                kill_once(job, chance, most_batches=3)
+            else:
+                kill_in_the_trap(job)
+            if (holder := holder_at(job.sink(table))) is not None and holder.mark is not None:
+                # Behind by the batch after whose commit the driver was killed, and the one that it had in hand.
+                assert holder.mark.batch is None or last_commit(job, table) - holder.mark.batch <= 1
+        with started(job) as driver:
+            wait_for(lambda: reader.has_seen(last), driver, "the last mark", patience=3_600)
+    reader.look()
+    assert reader.ahead == []
+    assert [counts() for counts in reader.tables.values()] == [reader.truth] * len(reader.tables)
+    _log.info("%d kills; %d looks, none of them ahead of the rows", kills, reader.looks)
+
+
 @pytest.mark.long("test_what_a_batch_states_of_a_database_is_in_the_transaction_of_its_rows")
 def test_a_table_is_never_said_to_be_complete_before_it_is_whenever_the_driver_is_killed(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     kills, seed = request.config.getoption("--announcing-kills"), request.config.getoption("--kills-seed")
-    chance, batch_rows = random.Random(seed), 50
-    rows = batch_rows * (10 + 8 * kills) // 2
-    times = {p: [n / 3 + chance.uniform(0, 0.9 * DISORDER_SECONDS) for n in range(rows)] for p in range(2)}
-    # The last row of each partition ends all windows before it.
-    for found in times.values():
-        found.append(rows / 3 + 1_000)
-    length = 1_000 * WINDOW_SECONDS
-    stamps = [START + round(1_000 * t) for found in times.values() for t in found[:-1]]
-    truth = Counter((at // length + 1) * length for at in stamps)
-    job = PublishingJob("local[2]", tmp_path, str(batch_rows))
-    write(tmp_path / "data", {p: [(t, n) for n, t in enumerate(found)] for p, found in times.items()})
+    chance = random.Random(seed)
+    truth, last = write_for_kills(tmp_path / "data", chance, kills, BATCH_ROWS)
+    job = PublishingJob("local[2]", tmp_path, str(BATCH_ROWS))
     with closing(sqlite3.connect(job.database)) as connection:
         connection.execute("CREATE TABLE counts (at BIGINT PRIMARY KEY, n BIGINT)")
         connection.execute(
             "CREATE TABLE watermark_completeness (table_name VARCHAR(255), writer VARCHAR(255), complete_until BIGINT, "
             "mark VARCHAR(4000), PRIMARY KEY (table_name, writer))"
         )
-    reader, last = Reader(job, truth), START + round(1_000 * (rows / 3 + 1_000)) - 1_000 * DISORDER_SECONDS - 1
-    with looking(reader):
-        for number in range(kills):
-            if number % 2:
-                kill_once(job, chance, most_batches=3)
-            else:
-                kill_between_rows_and_mark(job)
-            if (holder := holder_at(job.sink(FILES))) is not None and holder.mark is not None:
-                # Behind by the batch after whose commit the driver was killed, and the one that it had in hand.
-                assert holder.mark.batch is None or last_commit(job, FILES) - holder.mark.batch <= 1
-        with started(job) as driver:
-            places = (job.sink(FILES), f"sqlite:///{job.database}#counts")
-            wait_for(
-                lambda: all((at := complete_until(p)) is not None and at.timestamp() * 1_000 >= last for p in places),
-                driver, "the last mark", patience=3_600,
-            )  # fmt: skip
-    reader.look()
-    assert reader.ahead == []
-    assert counts_in_files(job.sink(FILES)) == counts_in_database(job.database) == truth
-    _log.info("%d kills; %d looks, none of them ahead of the rows", kills, reader.looks)
+    files, database = job.sink(FILES), job.database
+    tables = {
+        str(files): lambda: counts_in_files(files),
+        f"sqlite:///{database}#counts": lambda: counts_in_database(database),
+    }
+    kill_and_run_to_the_end(job, FILES, Reader(tables, truth), kills, chance, last)
+
+
+@pytest.mark.long("test_what_a_batch_states_of_a_database_is_in_the_transaction_of_its_rows")
+def test_a_delta_table_is_never_said_to_be_complete_before_it_is_and_has_each_window_once(
+    request: pytest.FixtureRequest,
+    platform: Path,  # noqa: F811 - the fixture
+    tmp_path: Path,
+) -> None:
+    kills, seed = request.config.getoption("--announcing-kills"), request.config.getoption("--kills-seed")
+    chance = random.Random(seed)
+    truth, last = write_for_kills(tmp_path / "data", chance, kills, BATCH_ROWS)
+    imports = tmp_path / "imports"
+    imports.mkdir()
+    for name in ("tests", "services", "examples"):
+        (imports / name).symlink_to(ROOT / name)
+    job = DeltaJob("local[2]", tmp_path, str(BATCH_ROWS), str(platform / "bin" / "python"))
+    table = job.sink(job.names[0])
+    reader = Reader({str(table): lambda: counts_in(files_of_table(table))}, truth)
+    kill_and_run_to_the_end(job, job.names[0], reader, kills, chance, last)

@@ -9,36 +9,26 @@ import subprocess
 import sys
 import tempfile
 import venv
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from services.ivy import Module, jars
 from services.java import java_command
 from services.kafka import Kafka
 from services.local_server import ChildProcess, free_ports
 from services.wait_until import wait_until
 from tests.integration import platform_complete_job, platform_job
+from tests.integration.delta_tables import SETTINGS, SPARK, delta_jars
 from tests.integration.kafka_streams import write
 from tests.spark.queries import START
 from tests.unit.test_wheel import checkout, wheel_of  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.service, pytest.mark.timeout(1_800)]
 
-SPARK = "4.2.0"
-"""The newest that a release of Delta is for."""
-DELTAS = tuple(Module("io.delta", name, "4.4.0") for name in ("delta-spark_4.2_2.13", "delta-storage"))
-"""Spark has what else they need."""
 OF_CONNECT = ("grpcio", "grpcio-status", "googleapis-common-protos", "pandas<3", "zstandard")
-# What a platform sets, so that its tables are Delta's and small queries have few tasks. None of it is ours.
-SETTINGS: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.shuffle.partitions": "4",
-}
 HOUR = 3_600
 
 
@@ -66,10 +56,6 @@ def environment(platform: Path) -> dict[str, str]:
     """Nothing but where programs are."""
     java = Path(java_command()).resolve().parents[1]
     return {"PATH": f"{platform / 'bin'}:/usr/bin:/bin", "HOME": str(platform), "JAVA_HOME": str(java)}
-
-
-def delta_jars() -> str:
-    return ",".join(map(str, jars(f"delta-{DELTAS[0].revision}", DELTAS, transitive=False)))
 
 
 @pytest.fixture

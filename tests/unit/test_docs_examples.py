@@ -36,7 +36,7 @@ OPTIONS = {row.name for row in (*KAFKA_OPTIONS, *MYSQL_OPTIONS, *ENGINE_OPTIONS)
     row.name for row in SETTINGS.values()
 }
 SPARKS = {"checkpointLocation", "numRows", "topic", "truncate"}
-DELTAS = {"userMetadata"}
+DELTAS = {"userMetadata", "txnAppId", "txnVersion"}
 PARSED = {
     "aligned-kafka": (kafka_options.parse, {"kafka.bootstrap.servers": "broker:9092", "subscribe": "orders"}),
     "mysql-cdc-wm": (

@@ -1,0 +1,79 @@
+"""A driver program to be killed: windows of a file log in a Delta table, with what is complete in its commits.
+
+Run as ``python killed_delta_driver.py MASTER ROWS_OF_A_BATCH FOLDER``, by a Spark that Delta is for; see
+killed_driver.py. While ``FOLDER/trap`` is there, it stops between the commit of a batch to the table and that of the
+query, and writes ``FOLDER/trapped``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from tests.integration.delta_tables import SETTINGS, delta_jars
+from tests.integration.killed_driver import KilledJob, main
+from tests.integration.killed_publishing_driver import counts_of_windows
+from watermark_source import completeness_of
+
+TABLE = "delta"
+
+
+@dataclass(frozen=True)
+class DeltaJob(KilledJob):
+    """One query from a file log."""
+
+    batch_rows: str
+    python: str = sys.executable
+    """Of the Spark that Delta is for."""
+
+    program = __file__
+    names = (TABLE,)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        # A batch without rows has a commit of its own.
+        recorded = {"spark.databricks.delta.skipRecordingEmptyCommits": "false"}
+        return {**SETTINGS, "spark.jars": delta_jars(), **recorded}
+
+    @property
+    def arguments(self) -> list[str]:
+        return [self.master, self.batch_rows, str(self.folder)]
+
+    @property
+    def command(self) -> list[str]:
+        return [self.python, self.program, *self.arguments]
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """With what the test imports and the project as it is installed beside that Spark."""
+        path = self.folder / "imports"
+        return {**os.environ, "PYTHONPATH": str(path), "PYSPARK_PYTHON": self.python}
+
+    @property
+    def port(self) -> int:
+        raise NotImplementedError("its rows are in files")
+
+    def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
+        counts = counts_of_windows(spark, self.folder / "data", self.batch_rows)
+        writer = counts.writeStream.queryName(TABLE).option("checkpointLocation", str(self.checkpoint(TABLE)))
+        return {TABLE: writer.foreachBatch(self.write)}
+
+    def write(self, batch: DataFrame, number: int) -> None:
+        mark = completeness_of(batch, TABLE)
+        once = {"txnAppId": mark.query, "txnVersion": str(number)}
+        writer = batch.write.format("delta").mode("append").options(**once)
+        writer.option("userMetadata", str(mark)).save(str(self.sink(TABLE)))
+        if (self.folder / "trap").exists():
+            (self.folder / "trapped").touch()
+            time.sleep(3_600)
+
+
+if __name__ == "__main__":
+    main(DeltaJob(sys.argv[1], Path(sys.argv[3]), sys.argv[2]))
