@@ -9,6 +9,8 @@ from watermark_source.errors import UnsupportedFormatError, UsageError, listed, 
 from watermark_source.publishing.folder import Folder
 
 _SINK = "FileSink["
+_LOG = "_spark_metadata"
+_COMPACT = ".compact"
 _CLOCKS_DIFFER = 1.0
 """Seconds: file systems have times of whole seconds, and a new run of a query begins later than that."""
 
@@ -28,23 +30,25 @@ class SinkLog:
     def __init__(self, table: Folder, checkpoint: Folder) -> None:
         self._table = table
         self._checkpoint = checkpoint
-        self._compared: frozenset[int] = frozenset()
-        """Numbers of batches."""
+        self._next: int | None = None
+        """The first batch that was not compared; ``None``: none was."""
 
-    def need_own(self) -> None:
-        """Compare the batches that were not compared yet.
+    def need_own(self, batch: int | None) -> None:
+        """Compare the batches that were not compared yet; ``batch``: the last committed one, if it is known.
 
         Raises:
             UsageError: the sink passes over batches of the query, or has done so.
             SourceError: the file system refuses, or does not answer.
         """
         # In this order: what the sink has written was planned before.
-        written = _by_number(self._table.times("_spark_metadata"))
-        last = max(_by_number(self._checkpoint.times("offsets")), default=None)
+        written = self._written_since(batch)
+        planned = {number: self._planned_at(number) for number in written}
+        last = -1 if None not in planned.values() else max(_by_number(self._checkpoint.times("offsets")), default=-1)
+        # Of the batches before the last planned one Spark deletes the plans.
         skipped = [
             number
             for number, at in written.items()
-            if number not in self._compared and (last is None or number > last or self._is_older(at, number))
+            if (number > last if (began := planned[number]) is None else at + _CLOCKS_DIFFER < began)
         ]
         if skipped:
             raise UsageError(
@@ -53,24 +57,42 @@ class SinkLog:
                 f"which the query has read. Start the query with the checkpoint that has written the folder, or let it "
                 "write to a new folder"
             )
-        self._compared = frozenset(written)
+        self._next = max(written, default=(self._next or 0) - 1) + 1
 
-    def _is_older(self, written_at: float, number: int) -> bool:
-        """Return whether the sink's entry was there before the batch was planned; no if Spark has deleted its plan."""
+    def _written_since(self, batch: int | None) -> Mapping[int, float]:
+        """Return the batches in the sink's log that were not compared, and when each was written.
+
+        The whole log is listed where Spark, which deletes entries that it has compacted, may have deleted one of them.
+        """
+        found: dict[int, float] = {}
+        begin = self._next
+        if begin is not None and batch is not None:
+            while (at := self._written_at(begin + len(found))) is not None:
+                found[begin + len(found)] = at
+            if begin + len(found) > batch:
+                return found
+        listed_all = _by_number(self._table.times(_LOG))
+        return {number: at for number, at in listed_all.items() if begin is None or number >= begin}
+
+    def _written_at(self, number: int) -> float | None:
+        at = self._table.time(f"{_LOG}/{number}")
+        return self._table.time(f"{_LOG}/{number}{_COMPACT}") if at is None else at
+
+    def _planned_at(self, number: int) -> float | None:
+        """Return when a batch was planned, in seconds since 1970; ``None`` if there is no plan of it."""
         content = self._checkpoint.read(f"offsets/{number}")
         if content is None:
-            return False
+            return None
         try:
-            planned_at = float(json.loads(content.splitlines()[1])["batchTimestampMs"]) / 1_000
+            return float(json.loads(content.splitlines()[1])["batchTimestampMs"]) / 1_000
         except (IndexError, KeyError, TypeError, ValueError):
             raise UnsupportedFormatError(
                 f"{self._checkpoint.path}/offsets/{number}: expected Spark's offset log of version 1 or 2, with the "
                 f"time of the batch in its second line; seen {shortened(content)}"
             ) from None
-        return written_at + _CLOCKS_DIFFER < planned_at
 
 
 def _by_number(times: Mapping[str, float]) -> Mapping[int, float]:
     """Return files by their numbers: those of a log, of which some have the suffix ``.compact``."""
-    numbers = {name.removesuffix(".compact"): at for name, at in times.items()}
+    numbers = {name.removesuffix(_COMPACT): at for name, at in times.items()}
     return {int(name): at for name, at in numbers.items() if name.isdecimal()}

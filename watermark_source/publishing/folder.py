@@ -66,6 +66,12 @@ class Folder:
         files = (each for each in found if each.type is FileType.File and not each.base_name.startswith("."))
         return {each.base_name: each.mtime_ns / 1e9 for each in files}
 
+    def time(self, name: str) -> float | None:
+        """Return when a file was written, in seconds since 1970; ``None`` if there is none."""
+        with self._declared():
+            found = self.system.get_file_info(f"{self.path}/{name}")
+        return found.mtime_ns / 1e9 if found.type is FileType.File else None
+
     def read(self, name: str) -> bytes | None:
         """Return the content of a file; ``None`` if there is none."""
         with self._declared():
@@ -121,16 +127,17 @@ def marks_of(folder: Folder) -> Mapping[str, Mark]:
         CorruptDataError: a file cannot be read as one.
         SourceError: the file system refuses, or does not answer.
     """
-    names = _names(folder)
+    names = names_of_marks(folder)
     while True:
         found = {name: mark for name in names if (mark := _mark(folder, name)) is not None}
         # A new run may have written its file and deleted another meanwhile: a listing may have neither.
-        before, names = names, _names(folder)
+        before, names = names, names_of_marks(folder)
         if names == before == found.keys():
             return found
 
 
-def _names(folder: Folder) -> Set[str]:
+def names_of_marks(folder: Folder) -> Set[str]:
+    """Return the names of the files that have marks."""
     return {name for name in folder.times(_FOLDER) if name.endswith(".json")}
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from watermark_source.errors import UsageError, listed
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.file_sink import SinkLog
-from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
+from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, names_of_marks, write
 from watermark_source.publishing.mark import Mark, newest
 from watermark_source.publishing.target import Target
 
@@ -44,7 +44,7 @@ class TableTarget(Target):
 
     def prepare(self, writer: str, query: str) -> None:
         """Take over what earlier runs of the writer have promised, of this checkpoint and of others."""
-        self._need_own_batches()
+        self._need_own_batches(None)
         self._file = file_of(writer, self._run)
         marks = self._marks_beside(writer, query)
         earlier = {name: mark for name, mark in marks.items() if mark.writer == writer}
@@ -64,8 +64,9 @@ class TableTarget(Target):
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """State the watermark, or what an earlier run has promised where that is later."""
         assert self._mark is not None
-        self._need_own_batches()
-        if self._file not in self._marks_beside(writer, query):
+        self._need_own_batches(batch)
+        is_alone = names_of_marks(self._folder) == {self._file}
+        if not is_alone and self._file not in self._marks_beside(writer, query):
             raise UsageError(
                 f"writer {writer} states nothing more for {self.name}: its mark there was deleted, by a later run "
                 "under the same name, or with the table. A name belongs to one query; to go on, start the query again, "
@@ -82,9 +83,9 @@ class TableTarget(Target):
     def close(self) -> None:
         """Nothing stays open."""
 
-    def _need_own_batches(self) -> None:
+    def _need_own_batches(self, batch: int | None) -> None:
         if self._sink_log is not None:
-            self._sink_log.need_own()
+            self._sink_log.need_own(batch)
 
     def _marks_beside(self, writer: str, query: str) -> Mapping[str, Mark]:
         """Return the marks in the folder; in that of Spark's file sink none is of another query with another name.

@@ -149,7 +149,8 @@ def batch_watermarks(
     if not execution.tracker().phases().contains("planning"):
         return NoWatermark(Why.PLANNING)
     found: list[OperatorWatermark] = []
-    _collect(execution.executedPlan(), found, is_last=True, is_checked=False, only_last=only_last)
+    known = before.operators if isinstance(before, BatchWatermarks) else ()
+    _collect(execution.executedPlan(), found, known, is_last=True, is_checked=False, only_last=only_last)
     batch, operators = int(execution.currentBatchId()), tuple(found)
     if isinstance(before, BatchWatermarks):
         return replace(before, batch=batch, operators=operators)
@@ -298,18 +299,27 @@ def _has(node: Any, kind: str, method: str) -> bool:
     return _ANSWERS[kind, method]
 
 
-def _collect(node: Any, found: list[OperatorWatermark], *, is_last: bool, is_checked: bool, only_last: bool) -> None:
+def _collect(
+    node: Any,
+    found: list[OperatorWatermark],
+    known: Sequence[OperatorWatermark],
+    *,
+    is_last: bool,
+    is_checked: bool,
+    only_last: bool,
+) -> None:
     kind = str(node.getClass().getName())
     name = kind.rpartition(".")[2]
     if all(_has(node, kind, method) for method in _WATERMARKS):
-        found.append(_operator(node, kind, is_last=is_last, is_checked=is_checked))
+        before = known[len(found)] if len(found) < len(known) else None
+        found.append(_operator(node, kind, before, is_last=is_last, is_checked=is_checked))
         if only_last:
             return
         is_last = is_checked = False
     elif name == _CHECKED_FUNCTIONS:
         is_checked = True
     for child in _inputs(node, name):
-        _collect(child, found, is_last=is_last, is_checked=is_checked, only_last=only_last)
+        _collect(child, found, known, is_last=is_last, is_checked=is_checked, only_last=only_last)
 
 
 def _inputs(node: Any, name: str) -> Iterator[Any]:
@@ -322,17 +332,26 @@ def _inputs(node: Any, name: str) -> Iterator[Any]:
         yield from scala_items(node.children())
 
 
-def _operator(node: Any, kind: str, *, is_last: bool, is_checked: bool) -> OperatorWatermark:
+def _operator(
+    node: Any, kind: str, before: OperatorWatermark | None, *, is_last: bool, is_checked: bool
+) -> OperatorWatermark:
+    """Return what an operator states; ``before``: the one in its place in an earlier batch of the run, if known."""
+    name = kind.rpartition(".")[2].removesuffix("Exec")
     late = _watermark(node.eventTimeWatermarkForLateEvents())
     eviction = _watermark(node.eventTimeWatermarkForEviction())
+    if before is None or before.name != name or None in (before.eviction, eviction):
+        operator, promises = _number(node), _promises(node, kind, eviction, is_checked=is_checked)
+    else:
+        # They are of the query, not of the batch: what an operator promises is known with its first watermark.
+        operator, promises = before.operator, before.promises
     return OperatorWatermark(
-        name=kind.rpartition(".")[2].removesuffix("Exec"),
-        operator=_number(node),
+        name=name,
+        operator=operator,
         late=late,
         eviction=eviction,
         output_before=_produced(node, late),
         output=_produced(node, eviction),
-        promises=_promises(node, kind, eviction, is_checked=is_checked),
+        promises=promises,
         is_last=is_last,
     )
 

@@ -204,17 +204,28 @@ class Logs:
 
 def test_batches_of_a_file_sink_are_those_of_the_query_that_planned_them(tmp_path: Path) -> None:
     logs = Logs(tmp_path)
-    logs.log.need_own()
+    logs.log.need_own(None)
     for number in range(12):
         logs.planned(number, 100 + number)
         logs.written(f"{number}.compact" if number == 9 else str(number), 100.5 + number)
     # Planned and not written yet, and one of which Spark has deleted the plan.
     logs.planned(12, 113)
     (tmp_path / "checkpoint" / "offsets" / "0").unlink()
-    logs.log.need_own()
+    logs.log.need_own(11)
     # A run that was killed before its commit has written it, and the next one repeats it.
     logs.written("12", 113.2)
-    Logs(tmp_path).log.need_own()
+    Logs(tmp_path).log.need_own(12)
+    # Spark has deleted entries that it has compacted, before they were compared.
+    (tmp_path / "table" / "_spark_metadata" / "12").unlink()
+    logs.planned(13, 114)
+    logs.written("13", 114.5)
+    logs.log.need_own(13)
+    logs.written("14", 100)
+    with pytest.raises(UsageError, match=r"passes over batches .* has batch 14 of another"):
+        logs.log.need_own(13)
+    logs.planned(14, 115)
+    with pytest.raises(UsageError, match=r"passes over batches .* has batch 14 of another"):
+        logs.log.need_own(14)
 
 
 @pytest.mark.parametrize("planned", [0, 1, 3], ids=["none", "some", "more than the earlier one"])
