@@ -45,11 +45,9 @@ class BatchQueries(Protocol):
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
         """Return the record with the highest timestamp (KIP-734)."""
-        ...
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
         """Return the header of the batch that holds an offset."""
-        ...
 
 
 @contextmanager

@@ -42,7 +42,6 @@ class AnnouncementLog(Protocol):
     @property
     def name(self) -> str:
         """What users know the log by, such as the name of its topic."""
-        ...
 
     def read(self, position: int | None, log: str | None, *, wait: float, topic_now: bool = False) -> AnnouncementsRead:
         """Return the announcements from a position on; ``None``: from the first one.
@@ -59,8 +58,6 @@ class AnnouncementLog(Protocol):
             RefusedError: the user may not read the log.
             UnsupportedFormatError: the system does not name the ids of topics.
         """
-        ...
 
     def close(self) -> None:
         """Read no more."""
-        ...

@@ -27,14 +27,12 @@ class BatchRangeReader(Protocol):
         So are those of another log than ``of_logs`` has named. Called only for ranges with a late edge
         (``OpenRange.late_start``, ``late_end``).
         """
-        ...
 
     def read(self, ranges: Sequence[SplitRange], *, from_beginning: Set[Split]) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, each split in position order.
 
         For the splits in ``from_beginning``, expired first rows are no loss: such a range begins where its log begins.
         """
-        ...
 
 
 class BatchDefinition(Protocol):
@@ -43,7 +41,6 @@ class BatchDefinition(Protocol):
     @property
     def range_reader(self) -> BatchRangeReader:
         """The executor side."""
-        ...
 
     def late_ranges(self) -> Sequence[OpenRange]:
         """Return the ranges to read: the user's starting and ending options, resolved now. Ranges do not overlap.
@@ -51,7 +48,6 @@ class BatchDefinition(Protocol):
         With a ``log_id`` the reader is a ``LineageRangeReader``: what another log of that name holds is a loss.
         Called on the driver, once for each plan. Connections are closed before it returns.
         """
-        ...
 
     @property
     def takes_filters(self) -> bool:

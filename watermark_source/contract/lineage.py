@@ -25,7 +25,6 @@ class LineageRangeReader(Protocol):
 
     def of_logs(self, expected: ExpectedLogs) -> Self:
         """Return the reader of ranges of these logs alone: other rows at their positions are a loss."""
-        ...
 
 
 Reader = TypeVar("Reader")
@@ -44,12 +43,10 @@ class ReadUpTo(Protocol):
     @property
     def position(self) -> int:
         """The first position that has not been read."""
-        ...
 
     @property
     def epoch(self) -> Epoch | None:
         """The epoch of the row before it, if that is known."""
-        ...
 
 
 class Lineage(Protocol):
@@ -62,8 +59,6 @@ class Lineage(Protocol):
         ``position``. A log whose newest epoch is the one given has lost nothing, and is left out without a request.
         Called for each plan.
         """
-        ...
 
     def forget(self, logs: Set[str]) -> None:
         """Forget logs that were created again."""
-        ...

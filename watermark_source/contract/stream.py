@@ -40,7 +40,6 @@ class RangeReader(Protocol):
         Raises ``DataLossError`` if rows of a range no longer exist and ``failOnDataLoss`` is true; with false it logs
         a warning that names the skipped rows and continues inside the range.
         """
-        ...
 
 
 # Event time in a log without reading its rows: a time index, or the newest rows.
@@ -54,7 +53,6 @@ class EventTimeIndex(TimeIndex, Protocol):
 
         To know the highest event time *below an end*, request it before requesting the end.
         """
-        ...
 
 
 class EventTimePreview(Protocol):
@@ -67,15 +65,12 @@ class EventTimePreview(Protocol):
 
     def prepare(self, splits: Set[Split]) -> None:
         """Look up where the newest rows of the splits are. Called before the ends that a batch is planned with."""
-        ...
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return for each range the event time of one of its rows, at best the highest."""
-        ...
 
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the exact highest event time of ranges; those for which it is not known are left out."""
-        ...
 
 
 class OpenTransactions(Protocol):
@@ -83,7 +78,6 @@ class OpenTransactions(Protocol):
 
     def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the ends of these splits with such rows included; without the splits that do not answer in time."""
-        ...
 
 
 class ProgressSink(Protocol):
@@ -97,11 +91,9 @@ class ProgressSink(Protocol):
 
         The mapping holds all existing splits, and does not change afterwards.
         """
-        ...
 
     def close(self) -> None:
         """Publish the last recorded positions, within about two seconds. May interrupt a call of ``record``."""
-        ...
 
 
 # Ranges that cannot be cut at any position.
@@ -115,7 +107,6 @@ class RangeCutter(Protocol):
 
         ``at_least``: the number of pieces to cut a range into that is long enough.
         """
-        ...
 
 
 class PieceReader(Protocol):
@@ -126,7 +117,6 @@ class PieceReader(Protocol):
 
         ``batch`` is ``None`` for a source without snapshots.
         """
-        ...
 
 
 # Replicas: a query can continue with another server whose positions differ.
@@ -148,24 +138,19 @@ class Replicas(Protocol):
     @property
     def system(self) -> str:
         """The name of this replica."""
-        ...
 
     @property
     def left_out_at_first(self) -> str | None:
         """The changes that a new query leaves out, if it begins with a set of changes rather than at a position."""
-        ...
 
     def done_before(self, position: int) -> str | None:
         """Return all changes before a position: one of the ends that were requested, or where the query was."""
-        ...
 
     def confirm(self, position: int, done: str | None) -> None:
         """Raise ``OffsetError`` if the changes before a position of this replica are not these."""
-        ...
 
     def remember(self, position: int, done: str | None) -> None:
         """Record that these changes lie before a position of this replica."""
-        ...
 
     def resumed(self, position: int, done: str | None, end: int | None = None) -> int:
         """Return where to resume after a position before which these changes lie: there, or where the log now begins.
@@ -173,7 +158,6 @@ class Replicas(Protocol):
         It is after the position only if all that expired are these changes; other expired rows are found as a loss.
         ``end`` of the batch that begins there: a log that keeps both or neither needs no look-up.
         """
-        ...
 
     def begin(self, done: str | None) -> int:
         """Return a position before which there are only these changes.
@@ -181,15 +165,12 @@ class Replicas(Protocol):
         Raises ``OffsetError`` if the replica lacks some of them, and ``DataLossError`` if it no longer has the next
         ones.
         """
-        ...
 
     def shift_after(self, position: int) -> int:
         """Return the number that moves all positions of this replica beyond a position of another replica."""
-        ...
 
     def between(self, start: str | None, end: str | None) -> Passage:
         """Return how to read exactly what ``end`` has and ``start`` has not; raises as ``begin``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +196,6 @@ class RelocatedRangeReader(Protocol):
 
     def relocated(self, relocation: Relocation) -> RangeReader:
         """Return the reader for such a batch."""
-        ...
 
 
 # Snapshots: the rows of tables, read before and beside the log of their changes.
@@ -235,12 +215,10 @@ class Snapshots(Protocol):
     @property
     def come_first(self) -> bool:
         """Whether a new query begins with snapshots; a query that did not begin with them takes none later."""
-        ...
 
     @property
     def nothing_follows(self) -> bool:
         """Whether the stream ends with the snapshots: the log is read only until they are complete."""
-        ...
 
     @property
     def one_moment(self) -> bool:
@@ -248,22 +226,18 @@ class Snapshots(Protocol):
 
         A batch's chunks are then read together.
         """
-        ...
 
     def logs(self) -> Set[str]:
         """Return the tables to snapshot. Cheap to call often: the connector requests the list only now and then.
 
         All of them existed before any position that is requested after this returns.
         """
-        ...
 
     def dropped(self, logs: Set[str]) -> Set[str]:
         """Return which unlisted tables no longer exist; a table may be missing from the list while it is renamed."""
-        ...
 
     def is_wanted(self, log: str) -> bool:
         """Return whether the user's selection includes a table, whether or not it exists."""
-        ...
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return the upper bounds of each table's next chunks, from a key on; the last chunk of a table has no bound.
@@ -276,11 +250,9 @@ class Snapshots(Protocol):
                 were begun, then new ones. Keep it: a plan whose log has more to read discards chunks of new tables.
             to_end: plan all remaining chunks.
         """
-        ...
 
     def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
         """Return the approximate sizes of snapshots, where there is an estimate."""
-        ...
 
 
 class SnapshotRangeReader(Protocol):
@@ -289,7 +261,6 @@ class SnapshotRangeReader(Protocol):
     def read_during_snapshot(self, ranges: Sequence[SplitRange], batch: SnapshotBatch) -> Iterator[ReadBatch]:
         """Yield as ``RangeReader.read``: for chunks the rows as of the batch's end, for other ranges the changes of
         keys that earlier batches read."""
-        ...
 
 
 # The driver side that every connector has.
@@ -304,7 +275,6 @@ class SplitDiscovery(Protocol):
         Called for every batch. A connector whose system answers slowly returns the result of the last look-up, and
         repeats the look-up in a thread of its own.
         """
-        ...
 
     def looked_since(self, moment: float, *, wait: float) -> bool:
         """Return whether ``discover`` returns a result whose look-up began after a moment of ``time.monotonic()``.
@@ -341,11 +311,9 @@ class StartPositions(Protocol):
         Raises:
             StartMismatchError: they name other splits. Only for a query that has no first batch yet.
         """
-        ...
 
     def added_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the earliest position of splits that appeared while the query was running."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +339,6 @@ class CurrentEnds(Protocol):
         The connector keeps requesting the missing ends, and raises once a server has been silent for the connector's
         own time limit.
         """
-        ...
 
 
 class LogBounds(CurrentEnds, Protocol):
@@ -386,11 +353,9 @@ class LogBounds(CurrentEnds, Protocol):
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end (first position that does not exist yet); deleted splits are left out."""
-        ...
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's first retained position; deleted splits are left out."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,21 +397,17 @@ class SourceDefinition(Protocol):
     @property
     def name(self) -> str:
         """Name of the format."""
-        ...
 
     @property
     def columns(self) -> StructType:
         """The system's own columns; the stream has ``event_time`` and ``marker`` after them."""
-        ...
 
     @property
     def range_reader(self) -> RangeReader:
         """The executor side."""
-        ...
 
     def open(self) -> Connector:
         """Connect the driver side."""
-        ...
 
     @property
     def begins_with_snapshot(self) -> bool:

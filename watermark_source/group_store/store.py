@@ -88,7 +88,6 @@ class Store(Protocol):
     @property
     def location(self) -> str:
         """Kind, host and name of the store, for the status and for logs: nothing secret."""
-        ...
 
     def exchange(self, identity: Identity, report: GroupMember | None, *, takes_over: bool = True) -> Answer | None:
         """Write a member's row in one step, and return the summary of the group's other living members.
@@ -104,19 +103,15 @@ class Store(Protocol):
         Returns:
             ``None`` if the row belongs to another process and ``takes_over`` is false; nothing was written.
         """
-        ...
 
     def members(self, identity: Identity) -> Sequence[MemberRow]:
         """Return the group's other members, for the status: also those that are silent, while their rows exist."""
-        ...
 
     def leave(self, identity: Identity) -> None:
         """Delete a member's row, unless it belongs to another process by now."""
-        ...
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
-        ...
 
 
 class Database(Protocol):
@@ -130,12 +125,10 @@ class Database(Protocol):
     @property
     def dialect(self) -> str:
         """SQLAlchemy's name of the SQL dialect, by which ``statements`` are chosen."""
-        ...
 
     @property
     def location(self) -> str:
         """Kind, host and name for logs and errors. The rest of the URL may hold secrets."""
-        ...
 
     def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> Sequence[Any] | None:
         """Write a member's row, and return the summary of the other members' rows, in the order of ``Answer``.
@@ -148,15 +141,12 @@ class Database(Protocol):
         Returns:
             ``None`` if the row belongs to another process; nothing was written.
         """
-        ...
 
     def rows(self, statement: str, parameters: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
         """Run a statement, and return the rows that it returns, if any."""
-        ...
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
-        ...
 
 
 class GroupStore(Store):

@@ -30,16 +30,13 @@ class Doctor(Protocol):
     @property
     def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
         """The source's options."""
-        ...
 
     @property
     def ASKED_FOR(self) -> str | None:  # noqa: N802 - see above
         """The secret option to prompt for on a terminal; ``None`` if not every user needs one."""
-        ...
 
     def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
         """Yield the finding of each check; raises ``OptionError`` for invalid options."""
-        ...
 
 
 def doctor_of(package: str) -> Doctor:

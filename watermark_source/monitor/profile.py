@@ -99,7 +99,6 @@ class Profiler(Protocol):
     @property
     def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
         """The source's options."""
-        ...
 
     def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[SplitEventTimes]:
         """Yield event times of the newest ``rows`` rows of each split, or of all rows with ``None``.
@@ -107,7 +106,6 @@ class Profiler(Protocol):
         Raises:
             OptionError: an option is invalid; raised before anything is connected.
         """
-        ...
 
 
 def profiler_of(package: str) -> Profiler:

@@ -446,18 +446,15 @@ class Lookups(Protocol):
 
     def dated(self, observation: Observation, state: SourceState) -> Observation:
         """Return the observation with the newest event times of the logs to be read, and their ends as of now."""
-        ...
 
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return the observation with splits that a plan would pass over despite open transactions.
 
         See ``passed_over``; ``None`` if there are none.
         """
-        ...
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return an event time that each range is known to hold, at best its highest; nothing where none is known."""
-        ...
 
 
 def plan(

@@ -82,7 +82,6 @@ class RowIndex(Protocol):
         It is the range's own end if the whole of it has no more, and the first position at which a range may end if
         there are more rows even before that one, so that every range advances.
         """
-        ...
 
 
 # Look-ups in a log's time index. The planner stays pure: the connector answers.
@@ -122,4 +121,3 @@ class TimeIndex(Protocol):
         It is the first such row of the whole log: rows before it are all at or before the limit, rows after it may be
         too.
         """
-        ...

@@ -58,11 +58,9 @@ class RowsAhead(Protocol):
             late_at: the watermark that went out: rows at or before it are late in any case.
             future_cap: later event times do not count for the highest one.
         """
-        ...
 
     def forget(self, splits: Set[Split]) -> None:
         """Forget what was read of splits whose logs have lost rows: others may be at their positions."""
-        ...
 
 
 def unread_behind(

@@ -57,19 +57,15 @@ class AnnouncementQueries(Protocol):
 
     def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
         """Return the topics that exist, of those named."""
-        ...
 
     def topic_by_all_brokers(self, name: str) -> Topic | None:
         """Return a topic with each partition that any broker knows; ``None`` if none knows the topic."""
-        ...
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split; those that do not exist are left out."""
-        ...
 
     def close(self) -> None:
         """Close the connections."""
-        ...
 
 
 class _MissingError(SourceError):

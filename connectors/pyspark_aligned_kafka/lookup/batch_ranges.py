@@ -37,15 +37,12 @@ class PositionLookup(Protocol):
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's first retained offset."""
-        ...
 
     def end_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's end offset."""
-        ...
 
     def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
         """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
-        ...
 
 
 def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: PositionLookup) -> dict[Split, Settled]:

@@ -36,7 +36,6 @@ class TopicQueries(Protocol):
 
     def topics(self, names: Collection[str] | None, expected: Set[Split]) -> Mapping[str, Topic]:
         """Return the topics that exist, of those named or of all; the ``expected`` partitions existed before."""
-        ...
 
 
 class IdentityQueries(TopicQueries, Protocol):
@@ -44,11 +43,9 @@ class IdentityQueries(TopicQueries, Protocol):
 
     def topic_by_all_brokers(self, name: str) -> Topic | None:
         """Return a topic as all brokers know it; raises ``SourceError`` if they name it by several ids."""
-        ...
 
     def refusal(self, names: Collection[str]) -> SourceError | None:
         """Return the error for those of some topics that the user may describe and not read."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

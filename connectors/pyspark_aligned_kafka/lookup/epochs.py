@@ -18,7 +18,6 @@ class EpochQueries(Protocol):
 
     def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Return the highest epoch up to a number, and the first offset behind it."""
-        ...
 
 
 class KafkaLineage(Lineage):

@@ -31,11 +31,9 @@ class OffsetQueries(Protocol):
 
     def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up one offset for each split."""
-        ...
 
     def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
         """Look up one offset for each split whose broker answers soon."""
-        ...
 
 
 class KafkaLogBounds:

@@ -83,11 +83,9 @@ class TimeFinder(Protocol):
 
     def find(self, records: Records) -> Found:
         """Return the event times of all records."""
-        ...
 
     def seen(self, records: Records, row: int) -> str:
         """Return the content of the place in a row, for a message."""
-        ...
 
 
 def shown(data: Bytes, start: int, size: int, *, with_content: bool) -> str:

@@ -72,29 +72,23 @@ class Pieces(Protocol):
     @property
     def number(self) -> Column:
         """The number of a row's piece."""
-        ...
 
     @property
     def count(self) -> int:
         """How many there are."""
-        ...
 
     @property
     def cut(self) -> Mapping[str, Any]:
         """How the table is cut, for JSON."""
-        ...
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
         """Return the fingerprints of the pieces that have rows, without keys of each."""
-        ...
 
     def where(self, piece: int) -> str:
         """Return the condition of a piece for a statement."""
-        ...
 
     def name(self, piece: int) -> str:
         """Return a piece for people."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
