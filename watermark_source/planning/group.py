@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from watermark_source.planning.watermark import MAX, MIN, Millis, saturating_add
-
-K = TypeVar("K", bound=Hashable)
-
 
 LONGEST_NAME = 190
 """Characters of a group's name: two such make a key in every database."""
@@ -23,31 +20,6 @@ def limit(minimum: Millis | None, drift: int) -> Millis:
     (FLINK-31632).
     """
     return MAX if minimum is None else saturating_add(minimum, drift)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupView(Generic[K]):
-    """A group at one moment, from the watermarks of the members that count."""
-
-    minimum: Millis | None
-    """``None`` when no member counts."""
-    limit: Millis
-    slowest: K | None
-    """The member that holds the group back; the first of equals."""
-
-
-def view(members: Iterable[tuple[K, Millis]], drift: int) -> GroupView[K]:
-    """Return the group's view from ``(member, watermark)`` of every member that counts.
-
-    Only active members with a watermark count; the caller leaves out those that are idle, finished, failed, never had
-    data, or follow the system clock (FLIP-326). O(members).
-    """
-    slowest: K | None = None
-    minimum: Millis | None = None
-    for key, watermark in members:
-        if minimum is None or watermark < minimum:
-            slowest, minimum = key, watermark
-    return GroupView(minimum, limit(minimum, drift), slowest)
 
 
 class MemberStatus(Enum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
+from operator import itemgetter
 from typing import NamedTuple
 
 from watermark_source.planning.announced_group import AnnouncedPositions
@@ -15,7 +16,7 @@ from watermark_source.planning.group import (
     OtherMember,
     OtherMembers,
     OwnWriter,
-    view,
+    limit,
     without_rows,
 )
 from watermark_source.planning.observation import Observation, ObservedLogs
@@ -59,16 +60,21 @@ def group_limit(
 def _limit_of(
     reached: Mapping[Split | OtherMember | OwnWriter, Millis], others: OtherMembers, drift: int
 ) -> Limit | None:
-    group = view(reached.items(), drift)
-    if group.minimum == MIN and group.slowest is not None:
-        return Limit(MIN, group.slowest)
-    if others.ceiling is not None and (group.slowest is None or group.limit > others.ceiling):
+    """Return the limit of members by the watermarks that they count with; of equals the first is the slowest.
+
+    Only active members with a watermark are in ``reached``: those that are idle, finished, failed, never had data, or
+    follow the system clock (FLIP-326) limit no other.
+    """
+    slowest, minimum = min(reached.items(), key=itemgetter(1), default=(None, None))
+    if minimum == MIN and slowest is not None:
+        return Limit(MIN, slowest)
+    highest = limit(minimum, drift)
+    if others.ceiling is not None and (slowest is None or highest > others.ceiling):
         return Limit(others.ceiling, TO_COME if others.awaited else STORE)
-    if group.slowest is None:
+    if slowest is None:
         return None
-    rest = view(((s, w) for s, w in reached.items() if s != group.slowest), drift)
-    of_slowest = rest.limit if others.ceiling is None else min(rest.limit, others.ceiling)
-    return Limit(group.limit, group.slowest, of_slowest)
+    of_slowest = limit(min((at for member, at in reached.items() if member != slowest), default=None), drift)
+    return Limit(highest, slowest, of_slowest if others.ceiling is None else min(of_slowest, others.ceiling))
 
 
 def _reached(
