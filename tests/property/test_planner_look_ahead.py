@@ -18,7 +18,7 @@ from watermark_source.planning.watermark import MIN
 
 policies = st.builds(
     PlanPolicy,
-    strategy=st.builds(LookAhead, rows=st.just(10), out_of_orderness=st.sampled_from([0, 1, 500])),
+    strategy=st.builds(LookAhead, rows_ahead=st.just(10), bound=st.sampled_from([0, 1, 500])),
     max_future_skew=st.none() | st.sampled_from([3_600_000, 100_000_000]),
     idleness=st.builds(Idleness, timeout=st.sampled_from([1, 1_000])),
     alignment=st.builds(Alignment, max_drift=st.none() | st.sampled_from([0, 1_000, 60_000])),
@@ -63,7 +63,7 @@ def _check_band(driver: Driver, band: int, *, since: int) -> None:
 def test_where_all_rows_are_looked_at_none_is_late(
     log: SimulatedLog, bound: int, idle: int, max_rows: int | None
 ) -> None:
-    policy = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=bound), idleness=Idleness(timeout=idle))
+    policy = PlanPolicy(strategy=LookAhead(rows_ahead=10, bound=bound), idleness=Idleness(timeout=idle))
     driver = Driver(log, policy, max_rows=max_rows, ahead=SimulatedLookAhead(log, 1_000_000))
     driver.run()
     for batch in driver.batches:
@@ -76,7 +76,7 @@ def test_without_a_band_the_watermark_is_that_of_the_bound(
     log: SimulatedLog, bound: int, max_rows: int | None, script: Sequence[Action]
 ) -> None:
     """Once a batch is read, and as the rows of it are looked at: one batch earlier than by the tasks' reports."""
-    policy = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=bound))
+    policy = PlanPolicy(strategy=LookAhead(rows_ahead=10, bound=bound))
     driver = Driver(log, policy, max_rows=max_rows, ahead=SimulatedLookAhead(log, 0))
     for action in script:
         perform(driver, action)

@@ -106,8 +106,8 @@ def test_the_clocks_interval_belongs_to_strategy_none(given: dict[str, str], str
 
 def test_looking_ahead_has_a_band_and_a_bound() -> None:
     ahead = parsed(watermarkStrategy="lookahead", maxOutOfOrderness="5 seconds")
-    assert ahead.policy.strategy == LookAhead(rows=200_000, out_of_orderness=5_000)
-    assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").policy.strategy == LookAhead(rows=7)
+    assert ahead.policy.strategy == LookAhead(rows_ahead=200_000, bound=5_000)
+    assert parsed(watermarkStrategy="lookahead", lookaheadRows="7").policy.strategy == LookAhead(rows_ahead=7)
 
 
 @pytest.mark.parametrize(("given", "option", "logged"), [

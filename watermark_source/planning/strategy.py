@@ -4,9 +4,10 @@ A strategy computes watermarks; the split keeps the highest one so far, which is
 ``WatermarkOutput``. Flink calls a generator for each record (``onEvent``); here a strategy is called once for each
 range that a batch read (``on_range``), and a range of one record gives the same watermark.
 
-A strategy object is a value, and keeps nothing in itself. One that needs earlier ranges of a split returns what it
-remembers of them from ``on_range``, and is given it with the split's next range: offsets have it under "own", with the
-strategy's name (``keeps_as``). So a replay begins with what the first run had.
+A strategy object is a value, and keeps nothing in itself. Its fields are the properties that it overrides, with
+``field()``: without a default of its own a field would have the property as its default. One that needs earlier ranges
+of a split returns what it remembers of them from ``on_range``, and is given it with the split's next range: offsets
+have it under "own", with the strategy's name (``keeps_as``). So a replay begins with what the first run had.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
 ``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing else asks which strategy
@@ -17,7 +18,6 @@ answers::
 
     class           tasks_observe  behind_highest  advances_early  looks_up_times
     Bounded         HIGHEST        bound           yes             yes
-    Monotonous      HIGHEST        bound           yes             yes
     Percentile      DISORDER       bound           yes             yes
     Ingestion       HIGHEST        bound           yes             yes
     LookAhead       HIGHEST        bound           no              yes
@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import ClassVar, Final, NamedTuple
 
@@ -333,22 +333,8 @@ class WatermarkStrategy(ABC):
 class Bounded(WatermarkStrategy):
     """Follows the highest event time at a fixed distance."""
 
-    out_of_orderness: int = 0
-
-    @property
-    def bound(self) -> int:
-        """The user's ``maxOutOfOrderness``."""
-        return self.out_of_orderness
-
-
-@dataclass(frozen=True, slots=True)
-class Monotonous(WatermarkStrategy):
-    """Follows the highest event time; rows of a split come in order."""
-
-    @property
-    def bound(self) -> int:
-        """No disorder."""
-        return 0
+    bound: int = 0
+    """The user's ``maxOutOfOrderness``; 0 where rows of a split come in order (``monotonous``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -503,12 +489,8 @@ class Announced(WholeSource):
     )
     tasks_observe: ClassVar[TasksObserve] = TasksObserve.LATE_ROWS
 
-    by: AnnouncedBy
-
-    @property
-    def announced_by(self) -> AnnouncedBy | None:
-        """The user's choice of writers."""
-        return self.by
+    announced_by: AnnouncedBy = field()
+    """The user's choice of writers."""
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the writers, which announce the watermarks."""
@@ -527,19 +509,11 @@ class Ingestion(WatermarkStrategy):
         "written"
     )
 
-    lag: int
-    """Milliseconds by which the watermark of a split at rest is behind the clock."""
-    out_of_orderness: int = 0
-
-    @property
-    def bound(self) -> int:
-        """The user's ``maxOutOfOrderness``, for rows that are read."""
-        return self.out_of_orderness
-
-    @property
-    def write_delay(self) -> int | None:
-        """The lag: a row that is written later is behind the watermark of its split at rest."""
-        return self.lag
+    write_delay: int = field()
+    """The user's ``maxWatermarkLag``, by which the watermark of a split at rest is behind the clock: a row that is
+    written later is behind that watermark."""
+    bound: int = 0
+    """The user's ``maxOutOfOrderness``, for rows that are read."""
 
     def at_end(self, reached: Millis) -> Millis | None:
         """Return ``None``: the driver's clock does not date rows, and advances splits at rest alone."""
@@ -547,14 +521,14 @@ class Ingestion(WatermarkStrategy):
 
     def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Return the clock's time less the lag."""
-        return behind(reached, self.lag)
+        return behind(reached, self.write_delay)
 
     at_rest_beside_rows = at_rest
     """The same: a batch goes out anyway, so splits at rest need not wait until the whole source is."""
 
     def clock_due(self, due: Millis, now: Millis, interval: int) -> Millis | None:
         """Return the inverse of ``at_rest``."""
-        return saturating_add(due, self.lag + 1)
+        return saturating_add(due, self.write_delay + 1)
 
     def times_at_ends(
         self, stated: Mapping[Split, Millis], ends: Set[Split], driver: Millis | None
@@ -565,8 +539,8 @@ class Ingestion(WatermarkStrategy):
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the lag that would have been enough."""
         return LateCause(
-            f"They were written longer after their event time than maxWatermarkLag ({format_duration(self.lag)})",
-            option=("maxWatermarkLag", self.lag + longest + 1),
+            f"They were written longer after their event time than maxWatermarkLag ({format_duration(self.write_delay)})",
+            option=("maxWatermarkLag", self.write_delay + longest + 1),
         )
 
 
@@ -580,19 +554,9 @@ class LookAhead(WatermarkStrategy):
     needless_where_dated: ClassVar[str | None] = "the source's log is in the order in which its system dates the rows"
     advances_early: ClassVar[bool] = False
 
-    rows: int
-    """How many rows of each split are read ahead of a batch, at most."""
-    out_of_orderness: int = 0
-
-    @property
-    def bound(self) -> int:
-        """The user's ``maxOutOfOrderness``, for rows that are not known yet."""
-        return self.out_of_orderness
-
-    @property
-    def rows_ahead(self) -> int | None:
-        """The rows."""
-        return self.rows
+    rows_ahead: int = field()
+    bound: int = 0
+    """The user's ``maxOutOfOrderness``, for rows that are not known yet."""
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the options of this strategy."""

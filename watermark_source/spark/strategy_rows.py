@@ -23,7 +23,6 @@ from watermark_source.planning.strategy import (
     Bounded,
     Ingestion,
     LookAhead,
-    Monotonous,
     Percentile,
     ProcessingTime,
     Punctuated,
@@ -229,9 +228,9 @@ STRATEGIES: tuple[StrategyRow, ...] = (
     ),
     StrategyRow(
         name=MONOTONOUS,
-        kind=Monotonous,
+        kind=Bounded,
         doc="the same without `maxOutOfOrderness`.",
-        make=lambda _, __: Monotonous(),
+        make=lambda _, __: Bounded(),
     ),
     StrategyRow(
         name=PERCENTILE,

@@ -362,7 +362,7 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
     [
         (Punctuated(), "behind a watermark that a record carries"),
         (Ingestion(10_000), '.option("maxWatermarkLag", "19 seconds")'),
-        (LookAhead(rows=10), "lookaheadRows"),
+        (LookAhead(rows_ahead=10), "lookaheadRows"),
         (Percentile(950_000, 1_000, MINUTE), "keeps 95 % of the rows on time, and the others are late. For fewer late"),
     ],
 )
@@ -383,7 +383,7 @@ YEARS = LateRows((0, 0, 0, 3), longest=73 * 365 * DAY)
 
 
 @pytest.mark.parametrize("strategy", [
-    Bounded(), Ingestion(10_000), Punctuated(), LookAhead(rows=10),
+    Bounded(), Ingestion(10_000), Punctuated(), LookAhead(rows_ahead=10),
 ])  # fmt: skip
 @pytest.mark.parametrize("cause", [{}, {"was_idle": True}, {"was_added": True}])
 def test_late_rows_behind_a_watermark_of_the_future_are_no_disorder(

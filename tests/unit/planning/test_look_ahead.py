@@ -11,7 +11,7 @@ from watermark_source.planning.state import SourceState
 from watermark_source.planning.strategy import LookAhead
 from watermark_source.planning.watermark import Millis
 
-POLICY = PlanPolicy(strategy=LookAhead(rows=10, out_of_orderness=50))
+POLICY = PlanPolicy(strategy=LookAhead(rows_ahead=10, bound=50))
 
 
 @pytest.mark.parametrize(

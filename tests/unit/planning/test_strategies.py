@@ -29,7 +29,6 @@ from watermark_source.planning.strategy import (
     Bounded,
     Ingestion,
     LookAhead,
-    Monotonous,
     Percentile,
     ProcessingTime,
     Punctuated,
@@ -118,7 +117,7 @@ def test_the_table_of_strategies_states_what_each_answers() -> None:
     table = [line.split() for line in (inspect.getdoc(strategies) or "").splitlines() if line.startswith("    ")]
     names, rows = table[0][1:], {name: answers for name, *answers in table[1:]}
     made = [
-        Bounded(7), Monotonous(), Percentile.of(900_000, 7), Ingestion(9, 7), LookAhead(5, 7), Punctuated(), Own("m:C"),
+        Bounded(7), Percentile.of(900_000, 7), Ingestion(9, 7), LookAhead(5, 7), Punctuated(), Own("m:C"),
         OwnWithMarks("m:C"), Announced(AnnouncedBy()), ProcessingTime(),
     ]  # fmt: skip
     assert {type(each).__name__ for each in made} == rows.keys()
@@ -159,7 +158,7 @@ def test_no_event_time_advances_a_split_whose_records_carry_its_watermark_nor_on
         # The driver's clock does not date rows: it advances splits at rest alone, by its own distance.
         (Ingestion(30, 10), 89, None, 69, 69),
         # What is read ahead shows the rows of the batch.
-        (LookAhead(rows=5, out_of_orderness=10), None, 89, 89, None),
+        (LookAhead(rows_ahead=5, bound=10), None, 89, 89, None),
     ],
 )
 def test_which_times_advance_a_split_before_its_rows_are_read(
@@ -180,4 +179,4 @@ def test_the_clock_of_a_split_at_rest_is_the_inverse_of_its_watermark() -> None:
 
 
 def test_event_times_saturate_at_the_ends_of_time() -> None:
-    assert replace(Bounded(), out_of_orderness=5).watermark_of(MIN) == MIN
+    assert replace(Bounded(), bound=5).watermark_of(MIN) == MIN
