@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,35 +55,23 @@ def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStr
         return RefusedStreamReader(reason)
 
 
+@dataclass(eq=False, repr=False)
 class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of one source. Picklable: connections are made on first use, in the process that uses them."""
 
-    def __init__(
-        self,
-        definition: SourceDefinition,
-        options: EngineOptions,
-        schema: StructType,
-        *,
-        max_rows: int | None,
-        minimum_rows: MinimumRows | None = None,
-        fail_on_data_loss: bool,
-    ) -> None:
-        self._definition = definition
-        self._options = options
-        self._schema = schema
-        self._max_rows = max_rows
-        self._minimum_rows = minimum_rows
-        self._fail_on_data_loss = fail_on_data_loss
-        self._membership: Membership | None = None
-        self._runner: SourceRunner | None = None
+    definition: SourceDefinition
+    """The source as the user configured it."""
+    options: EngineOptions
+    schema: StructType
+    _: KW_ONLY
+    max_rows: int | None
+    minimum_rows: MinimumRows | None = None
+    fail_on_data_loss: bool
+    _membership: Membership | None = field(default=None, init=False)
+    _runner: SourceRunner | None = field(default=None, init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_membership": None, "_runner": None}
-
-    @property
-    def definition(self) -> SourceDefinition:
-        """The source as the user configured it."""
-        return self._definition
 
     @property
     def _own_membership(self) -> Membership:
@@ -90,22 +79,22 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Only one of the processes that load a reader is the source's runner: tasks and Spark's planning are not.
             from watermark_source.spark.driver.group_membership import Membership  # noqa: PLC0415
 
-            self._membership = Membership.of(self._options)
+            self._membership = Membership.of(self.options)
         return self._membership
 
     @property
     def _open_runner(self) -> SourceRunner:
         if self._runner is None:
-            log_as_spark(self._options.source_name)
+            log_as_spark(self.options.source_name)
             with collect_later():
                 from watermark_source.spark.driver.runner import SourceRunner  # noqa: PLC0415 - see _own_membership
 
                 self._runner = SourceRunner(
-                    self._definition,
-                    self._options,
+                    self.definition,
+                    self.options,
                     membership=self._own_membership,
-                    minimum_rows=self._minimum_rows,
-                    fail_on_data_loss=self._fail_on_data_loss,
+                    minimum_rows=self.minimum_rows,
+                    fail_on_data_loss=self.fail_on_data_loss,
                 )
         return self._runner
 
@@ -118,7 +107,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the user's row limit, or one that is never reached. The first call to every source of a query."""
         self._own_membership.register()
-        return ReadMaxRows(_UNLIMITED if self._max_rows is None else self._max_rows)
+        return ReadMaxRows(_UNLIMITED if self.max_rows is None else self.max_rows)
 
     @hides_own_frames
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> Mapping[str, Any]:  # type: ignore[override]
@@ -146,14 +135,14 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Read one task, in a task."""
         if not isinstance(partition, ReadTask):
             raise InternalError(f"not a task of ours: {type(partition).__name__}")
-        log_as_spark(self._options.source_name, query_of_task())
+        log_as_spark(self.options.source_name, query_of_task())
         # Once a query: only the first markers come in a batch that begins without a watermark.
         is_first = partition.markers and partition.late_at is None
-        if is_first and not self._options.asks_for_markers and is_unexamined():
-            source = self._options.source_name
+        if is_first and not self.options.asks_for_markers and is_unexamined():
+            source = self.options.source_name
             if not send_unexamined(partition.report_to, source):
                 warn_of_unexamined(source)
-        return each_with_sentence(run_task(self._definition.range_reader, partition, self._schema))
+        return each_with_sentence(run_task(self.definition.range_reader, partition, self.schema))
 
     def stop(self) -> None:
         """Stop the threads of the source."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from watermark_source.contract.stream import Connector, Relocation
@@ -52,23 +52,15 @@ def reaching_back(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputPartitions:
     """Makes read tasks; their content follows from the two states alone, except the address for reports."""
 
-    def __init__(
-        self,
-        connector: Connector,
-        options: EngineOptions,
-        reports: TaskReports,
-        observer: Observer,
-        *,
-        fails_on_loss: bool,
-    ) -> None:
-        self._connector = connector
-        self._options = options
-        self._reports = reports
-        self._observer = observer
-        self._fails_on_loss = fails_on_loss
+    connector: Connector
+    options: EngineOptions
+    reports: TaskReports
+    observer: Observer
+    fails_on_loss: bool
 
     def tasks(
         self, before: SourceState, after: SourceState, relocation: Relocation | None, *, begin_is_known: bool
@@ -77,20 +69,20 @@ class InputPartitions:
 
         ``begin_is_known``: ``before`` has the positions where the batch begins, and not only the ranges planned last.
         """
-        strategy = self._options.policy.strategy
+        strategy = self.options.policy.strategy
         counts_disorder = strategy.tasks_observe is TasksObserve.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
         laid = tasks_of(
-            self._connector,
+            self.connector,
             ranges,
             snapshot,
             relocation,
-            at_least=self._options.tasks.min_partitions,
-            at_most=self._options.tasks.max_records_per_partition,
+            at_least=self.options.tasks.min_partitions,
+            at_most=self.options.tasks.max_records_per_partition,
             multiple_of=SEGMENT if counts_disorder else 1,
         )
-        markers = markers_between(before, after) if self._options.policy.sends_markers else ()
+        markers = markers_between(before, after) if self.options.policy.sends_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
         clock, late_at = None, before.watermark
@@ -98,7 +90,7 @@ class InputPartitions:
             late_at = None
             if after.watermark is not None:
                 clock = Millis(after.watermark + 1)
-        self._reports.late_at = late_at
+        self.reports.late_at = late_at
         return [
             ReadTask(
                 ranges=each.ranges,
@@ -106,7 +98,7 @@ class InputPartitions:
                 future_cap=after.future_cap,
                 clock=clock,
                 late_at=late_at,
-                report_to=self._reports.address,
+                report_to=self.reports.server.address,
                 snapshot=snapshot,
                 relocation=relocation,
                 whole=each.whole,
@@ -124,9 +116,9 @@ class InputPartitions:
         progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
         first = {s: t.position for s, t in before.splits.items()}
-        first.update(self._observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
-        leaves_out = self._connector.positions_are_rows and not self._fails_on_loss
-        return ranges_of(reaching_back(first, after, self._connector.bounds.earliest_positions if leaves_out else None))
+        first.update(self.observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
+        leaves_out = self.connector.positions_are_rows and not self.fails_on_loss
+        return ranges_of(reaching_back(first, after, self.connector.bounds.earliest_positions if leaves_out else None))
 
 
 class TaskWork(NamedTuple):

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 
@@ -219,57 +219,46 @@ class PauseMemory:
         return seen if earliest is None else max(seen, asked_at - earliest)
 
 
+@dataclass(slots=True, kw_only=True)
 class Observer:
     """Makes observations; decides nothing."""
 
-    def __init__(
-        self,
-        connector: Connector,
-        policy: PlanPolicy,
-        clock: Clock,
-        *,
-        logs: Logs,
-        ends: AvailableNowEnds,
-        reports: TaskReports,
-        membership: Membership,
-        replica: ReplicaPositions,
-        pauses: PauseMemory | None,
-        looks: FirstLooks | None,
-        announcements: Announcements | None = None,
-    ) -> None:
-        self._connector = connector
-        self._announcements = announcements
-        self._policy = policy
-        self._clock = clock
-        self._logs = logs
-        self._ends = ends
-        self._reports = reports
-        self._membership = membership
-        self._replica = replica
-        self._pauses = pauses
-        self._looks = looks
-        self._ends_seen = EndsSeen()
-        self._others_at_discovery = TimeAtDiscovery(connector.discovery)
+    connector: Connector
+    policy: PlanPolicy
+    clock: Clock
+    logs: Logs
+    ends: AvailableNowEnds
+    reports: TaskReports
+    membership: Membership
+    replica: ReplicaPositions
+    pauses: PauseMemory | None
+    looks: FirstLooks | None
+    announcements: Announcements | None
+    _ends_seen: EndsSeen = field(default_factory=EndsSeen, init=False)
+    _others_at_discovery: TimeAtDiscovery = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._others_at_discovery = TimeAtDiscovery(self.connector.discovery)
 
     def observe(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Return the outside world for the plan that begins in ``state``."""
         # Before the ends: an idle source follows the others only past rows that its logs do not have by now.
-        others = self._membership.others(state.group, self._reports.run)
+        others = self.membership.others(state.group, self.reports.server.run)
         followed = self._followed(state, others, last)
-        tables = frozenset() if state.snapshots.complete is None else self._ends.tables()
-        logs = self._ends.logs or self._logs_now(state, limit, last)
+        tables = frozenset() if state.snapshots.complete is None else self.ends.tables()
+        logs = self.ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
         # After the ends: a batch that reads up to them closes what the writers announced of rows before them.
         announced = self._announced(state, logs)
         if self._comes_with_rows(state, logs, limit):
             logs = self._logs_now(state, limit, last)
             announced = self._announced(state, logs)
-        timeouts = {} if self._pauses is None else self._pauses.timeouts(state, logs)
+        timeouts = {} if self.pauses is None else self.pauses.timeouts(state, logs)
         added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
-        if self._connector.lineage is not None:
-            logs = with_histories(logs, state, added, self._connector.lineage)
+        if self.connector.lineage is not None:
+            logs = with_histories(logs, state, added, self.connector.lineage)
         observation = Observation(
-            now=self._clock.wall(),
+            now=self.clock.wall(),
             logs=replace(logs, added=added),
             snapshots=snapshots,
             others=others,
@@ -277,7 +266,7 @@ class Observer:
             announced=announced,
             limits=BatchLimits(
                 max_rows=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
-                one_batch=isinstance(limit, ReadAllAvailable) or self._replica.has_moved,
+                one_batch=isinstance(limit, ReadAllAvailable) or self.replica.has_moved,
             ),
             history=PlanHistory(
                 since_rows=None if last.rows_at is None else Millis(logs.asked_at - last.rows_at),
@@ -293,14 +282,14 @@ class Observer:
             # What else there is to find out would be the same, too.
             return observation
         observation = self._whole(observation, state, limit, last)
-        if announced is None and (last.newest_mattered or self._membership.promises_more):
+        if announced is None and (last.newest_mattered or self.membership.promises_more):
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 
     def _whole(self, observation: Observation, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Add what only a plan needs that may find something to do."""
         logs = observation.logs
-        if self._connector.lineage is not None:
+        if self.connector.lineage is not None:
             logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
         logs = replace(
             logs,
@@ -310,8 +299,8 @@ class Observer:
         return replace(
             observation,
             logs=self._with_open_ends(logs, state),
-            seen=self._reports.collect(
-                state, logs.ends.keys() | logs.unknown, self._replica.reading, is_first=last.is_first
+            seen=self.reports.collect(
+                state, logs.ends.keys() | logs.unknown, self.replica.reading, is_first=last.is_first
             ),
             history=replace(observation.history, combined=self._combined(state, logs, last)),
         )
@@ -322,13 +311,13 @@ class Observer:
         if not logs.times.newest:
             # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
             undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
-            logs = self._logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
+            logs = self.logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
         """Add the ends with rows of open transactions, for the plan that records up to where a source catches up."""
-        transactions = self._connector.transactions
-        after = self._policy.after_catch_up
+        transactions = self.connector.transactions
+        after = self.policy.after_catch_up
         if transactions is None or after is None or not begins(state, after) or logs.unknown or logs.ends_are_final:
             return logs
         answers = transactions.ends(logs.ends.keys())
@@ -336,7 +325,7 @@ class Observer:
 
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
-        transactions = self._connector.transactions
+        transactions = self.connector.transactions
         asked = {} if transactions is None else passed_over(state, planned, observation.logs)
         if transactions is None or not asked or not (opened := _with_open(transactions, asked)):
             return None
@@ -344,60 +333,60 @@ class Observer:
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
-        return self._logs.reached(ranges)
+        return self.logs.reached(ranges)
 
     def note(self, planned: Plan) -> None:
         """Take in the plan made just now: the polls until the next plan depend on it."""
-        self._logs.note(planned)
+        self.logs.note(planned)
 
     def close(self) -> None:
         """Ask no more."""
-        self._logs.close()
-        if self._announcements is not None:
-            self._announcements.close()
+        self.logs.close()
+        if self.announcements is not None:
+            self.announcements.close()
 
     def added(self, splits: Set[Split], snapshots: Set[str]) -> Mapping[Split, int]:
         """Return where splits begin that are new."""
         begun = {split for split in map(snapshot_split, snapshots) if split in splits}
         others = splits - begun
-        positions = self._connector.starts.added_positions(others) if others else {}
+        positions = self.connector.starts.added_positions(others) if others else {}
         return {**positions, **dict.fromkeys(begun, 0)}
 
     def _announced(self, state: SourceState, logs: ObservedLogs) -> ObservedAnnouncements | None:
-        if self._announcements is None:
+        if self.announcements is None:
             return None
-        found = self._announcements.poll(state, logs, self._policy.future_cap(self._clock.wall()))
-        check_writers(found, self._membership.queries)
+        found = self.announcements.poll(state, logs, self.policy.future_cap(self.clock.wall()))
+        check_writers(found, self.membership.queries)
         return found
 
     def _comes_with_rows(self, state: SourceState, logs: ObservedLogs, limit: ReadLimit) -> bool:
         """Wait a moment for an announcement of the rows to be read; return whether one came."""
-        if self._announcements is None or not self._policy.sends_markers or exceeds(state, logs.ends, limit):
+        if self.announcements is None or not self.policy.sends_markers or exceeds(state, logs.ends, limit):
             return False
-        return self._announcements.wait_for_next(state, logs, self._policy.future_cap(self._clock.wall()))
+        return self.announcements.wait_for_next(state, logs, self.policy.future_cap(self.clock.wall()))
 
     def _followed(self, state: SourceState, others: OtherMembers, last: LastPlan) -> Millis | None:
-        reached = reached_by(others) if self._policy.idleness.follows_group else None
-        if reached is None or self._ends.logs is not None or not are_idle(state.splits):
+        reached = reached_by(others) if self.policy.idleness.follows_group else None
+        if reached is None or self.ends.logs is not None or not are_idle(state.splits):
             return None
-        rest, interval = last.rest.lasted(self._clock.elapsed()), self._policy.watermark_interval
+        rest, interval = last.rest.lasted(self.clock.elapsed()), self.policy.watermark_interval
         return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
 
     def _looked_at(
         self, state: SourceState, added: Mapping[Split, int], logs: ObservedLogs, now: Millis
     ) -> Mapping[Split, FirstLook]:
-        if self._looks is None:
+        if self.looks is None:
             return {}
-        self._looks.ids = logs.ids
-        return self._looks.of(state, added, logs.ends, self._policy.future_cap(now))
+        self.looks.ids = logs.ids
+        return self.looks.of(state, added, logs.ends, self.policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
-        if self._policy.strategy.rows_ahead is None or logs.ends_are_final:
+        if self.policy.strategy.rows_ahead is None or logs.ends_are_final:
             return observation
         if not (splits_behind(state, logs.ends) or ranges_of(state)):
             return observation
-        return replace(observation, logs=replace(logs, all_found_now=self._logs.all_found_now()))
+        return replace(observation, logs=replace(logs, all_found_now=self.logs.all_found_now()))
 
     def _combined(self, state: SourceState, logs: ObservedLogs, last: LastPlan) -> Millis | None:
         """Return the combined watermark of the last plan, or an earlier one, before a look that has ended.
@@ -411,25 +400,25 @@ class Observer:
             return None
         if logs.all_found or last.combined is None:
             return last.combined
-        return self._logs.combined_at_discovery(last.combined, state.watermark)
+        return self.logs.combined_at_discovery(last.combined, state.watermark)
 
     def _logs_now(self, state: SourceState, limit: ReadLimit, last: LastPlan) -> ObservedLogs:
         read_up_to = last.read_up_to if state is last.state else {}
-        logs = self._logs.poll(state, last.rest.lasted(self._clock.elapsed()), read_up_to)
+        logs = self.logs.poll(state, last.rest.lasted(self.clock.elapsed()), read_up_to)
         if logs.ends == read_up_to:
             return logs
         behind = splits_behind(state, logs.ends)
-        if not self._connector.positions_are_rows or not exceeds(state, logs.ends, limit):
-            return self._logs.with_preview(logs, behind)
+        if not self.connector.positions_are_rows or not exceeds(state, logs.ends, limit):
+            return self.logs.with_preview(logs, behind)
         # Without alignment they only show how far away the end of a long backlog may be.
-        return self._logs.with_newest(
-            logs, behind if self._policy.alignment.max_drift is not None else sample(behind, SAMPLE)
+        return self.logs.with_newest(
+            logs, behind if self.policy.alignment.max_drift is not None else sample(behind, SAMPLE)
         )
 
     def _with_snapshots(
         self, logs: ObservedLogs, state: SourceState, tables: Set[str], limit: ReadLimit, *, is_first: bool
     ) -> tuple[ObservedLogs, ObservedSnapshots]:
-        snapshots = self._connector.snapshots
+        snapshots = self.connector.snapshots
         if snapshots is None or state.snapshots.complete is None:
             if snapshots is not None and snapshots.come_first and is_first:
                 _log.warning(
@@ -437,10 +426,10 @@ class Observer:
                     "or again. For that, begin a new query"
                 )
             return logs, ObservedSnapshots()
-        to_end, may_wait = isinstance(limit, ReadAllAvailable), not self._replica.has_moved
+        to_end, may_wait = isinstance(limit, ReadAllAvailable), not self.replica.has_moved
         logs, upcoming = with_chunks(logs, state, snapshots, tables, to_end=to_end, first=is_first, may_wait=may_wait)
-        self._reports.snapshots.forget(upcoming.dropped)
-        self._reports.snapshots.add_snapshots(
+        self.reports.snapshots.forget(upcoming.dropped)
+        self.reports.snapshots.add_snapshots(
             (unfinished(state.snapshots).keys() | upcoming.found) - upcoming.dropped, state, snapshots
         )
         return logs, upcoming
@@ -456,10 +445,10 @@ class Observer:
         asked = set(partings(state.splits, logs))
         if anew:
             asked |= {s for s in state.splits.keys() & ends.keys() if s.log in anew}
-        has_backlog = exceeds(state, ends, limit) if self._connector.positions_are_rows else last.is_behind
+        has_backlog = exceeds(state, ends, limit) if self.connector.positions_are_rows else last.is_behind
         if last.is_first or has_backlog:
             asked |= splits_behind(state, ends) & state.splits.keys()
-        return self._connector.bounds.earliest_positions(asked) if asked else {}
+        return self.connector.bounds.earliest_positions(asked) if asked else {}
 
 
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.

@@ -101,9 +101,9 @@ class SourceRunner:
             positions_are_rows=self._connector.positions_are_rows,
         )
         self._observer = Observer(
-            self._connector,
-            policy,
-            clock,
+            connector=self._connector,
+            policy=policy,
+            clock=clock,
             logs=logs,
             ends=self._ends,
             reports=self._reports,
@@ -116,7 +116,11 @@ class SourceRunner:
         ahead = options.policy.strategy.rows_ahead
         self._ahead = None if ahead is None else ReadingAhead(definition.reader_ahead, rows=ahead)
         self._partitions = InputPartitions(
-            self._connector, options, self._reports, self._observer, fails_on_loss=fail_on_data_loss
+            connector=self._connector,
+            options=options,
+            reports=self._reports,
+            observer=self._observer,
+            fails_on_loss=fail_on_data_loss,
         )
         self._last = LastPlan()
         self._ended = 0.0
@@ -130,7 +134,7 @@ class SourceRunner:
 
     def close(self) -> None:
         """Stop listening for reports, and publish the last plan. Connections end with the process."""
-        self._reports.close()
+        self._reports.server.close()
         self._observer.close()
         self._publish_last()
 

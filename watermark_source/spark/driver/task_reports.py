@@ -22,7 +22,6 @@ from watermark_source.spark.executor.event_time_observer import Summing, observe
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import ReportOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs, have_times
-from watermark_source.spark.report_protocol import ReportAddress
 from watermark_source.status_model.source_status import SnapshotProgress
 
 _log = logging.getLogger(__name__)
@@ -232,8 +231,8 @@ class TaskReports:
         positions_are_rows: bool,
     ) -> None:
         self._book = ReportBook()
-        self._server = ReportServer(self._book, host=address.host, ports=address.ports)
-        self._reading_again = ReadingAgain(definition, self._book, self._server)
+        self.server = ReportServer(self._book, host=address.host, ports=address.ports)
+        self._reading_again = ReadingAgain(definition, self._book, self.server)
         self._logs = logs
         self._observe, self._summarized_by = strategy.tasks_observe, strategy.summarized_by
         self._positions_are_rows = positions_are_rows
@@ -242,20 +241,6 @@ class TaskReports:
         """The watermark that the last batch of this process began with."""
         self.rows = RowCounts()
         self.snapshots = SnapshotCount()
-
-    @property
-    def address(self) -> ReportAddress:
-        """Where tasks report."""
-        return self._server.address
-
-    @property
-    def run(self) -> str | None:
-        """The id of the query's run, once a task has reported it."""
-        return self._server.run
-
-    def close(self) -> None:
-        """Receive no more."""
-        self._server.close()
 
     def forget(self, splits: Iterable[Split]) -> None:
         """Drop the reports about splits: they are part of their watermarks now."""

@@ -182,7 +182,7 @@ def test_idle_connections_at_the_port_cost_no_batch_its_reports(
     write(log, TWO)
     process = live()
     end = process.run(process.runner.initial_offset())
-    port = process.runner._reports.address.port
+    port = process.runner._reports.server.address.port
     with ExitStack() as held:
         for second in range(200, 208):
             for _ in range(70):
