@@ -168,14 +168,10 @@ class HeartbeatClient:
         """
         eased = min(max(store_waits.SHORTEST, store_waits.EASE * duration), store_waits.MOST_EASE)
         shortest = eased if self._trouble is None else store_waits.LONGEST
-        self._rest(max(store_waits.LONGEST, shortest), hurry_after=shortest)
-
-    def _rest(self, longest: float, hurry_after: float | None = None) -> None:
-        rest = 0.0
+        rest, longest = 0.0, max(store_waits.LONGEST, shortest)
         while rest < longest and not self._leaving:
             step = time.monotonic()
-            is_urgent = self._splits_wait or self._report_changed.is_set()
-            if hurry_after is not None and rest >= hurry_after and is_urgent:
+            if rest >= shortest and (self._splits_wait or self._report_changed.is_set()):
                 return
             time.sleep(store_waits.SHORTEST / 4)
             if self._trouble is None:

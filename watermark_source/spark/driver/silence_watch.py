@@ -24,32 +24,21 @@ _DELAY = 1.0
 """Seconds by which a busy machine may delay a poll."""
 
 
-class PolledSplits:
+class PolledSplits(AvailabilityTable[int]):
     """The availability of a source's splits, by the answers to polls for their ends. One caller at a time.
 
     Logs each silence once when it begins, and once when it ends.
     """
 
-    def __init__(self) -> None:
-        self._table: AvailabilityTable[int] = AvailabilityTable()
-
     @property
     def silent(self) -> Set[Split]:
         """The splits that did not answer the last poll that asked for them."""
-        return self._table.within(SILENCES)
-
-    def take_begun(self) -> Set[Split]:
-        """Return the splits whose silence has begun since the last call; it may be over by now."""
-        return self._table.take_begun()
-
-    def note_listed(self, splits: Set[Split]) -> None:
-        """Take in which splits exist: one that was deleted, and is created again, was not polled before."""
-        self._table.note_listed(splits)
+        return self.within(SILENCES)
 
     def note_poll(self, splits: Set[Split], ends: Ends, at: float, failure: SourceError | None = None) -> None:
         """Take in the answers to a poll that began ``at`` (``time.monotonic()``); ``failure``: why some are missing."""
-        ended = self._table.answer(splits, ends.unknown.keys()).get(Effect.END_SILENCE, {})
-        begun = self._table.time_out(splits & ends.unknown.keys(), sent_at=at).get(Effect.BEGIN_SILENCE)
+        ended = self.answer(splits, ends.unknown.keys()).get(Effect.END_SILENCE, {})
+        begun = self.time_out(splits & ends.unknown.keys(), sent_at=at).get(Effect.BEGIN_SILENCE)
         by_beginning: defaultdict[float | None, list[Split]] = defaultdict(list)
         for split, row in ended.items():
             by_beginning[row.silent_since].append(split)
