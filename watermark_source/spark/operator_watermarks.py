@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from watermark_source.errors import UsageError
 from watermark_source.planning.offset import own_offset
 from watermark_source.planning.watermark import LAST, MAX, Millis
+from watermark_source.spark.plan_steps import KEEP_STATE
 from watermark_source.spark.query_windows import Windows, windows_in
 from watermark_source.supported_spark import scala_items
 
@@ -32,19 +33,6 @@ _CHECKED_FUNCTIONS = "UpdateEventTimeColumnExec"
 """Above such an operator if the user named its event-time column: Spark then fails a query that breaks the promise."""
 _OWN_PACKS = ({"bucket", "is_probe", "rows"}, {"__bucket", "task", "number", "rows"})
 """Columns that enter ``temporal_join`` and ``order_by_event_time``, which emit rows once the watermark passes them."""
-_STATEFUL_LOGICALLY = frozenset(
-    {
-        "Aggregate",
-        "Deduplicate",
-        "DeduplicateWithinWatermark",
-        "Distinct",
-        "FlatMapGroupsInPandasWithState",
-        "FlatMapGroupsWithState",
-        "TransformWithState",
-        "TransformWithStateInPySpark",
-    }
-)
-"""Nodes of an analysed plan above a stream. An unknown one counts as stateless, so that the watermark is lower."""
 
 
 class Why(Enum):
@@ -405,7 +393,8 @@ def _has_stateless_rows(node: Any) -> bool:
     if not children:
         return True
     name = str(node.getClass().getSimpleName())
-    if name in _STATEFUL_LOGICALLY:
+    # One that is not known counts as stateless, so that the watermark is lower.
+    if name in KEEP_STATE:
         return False
     if name == "Join" and all(bool(child.isStreaming()) for child in children):
         return False

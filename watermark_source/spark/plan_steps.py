@@ -25,6 +25,14 @@ ANY: Outcomes = frozenset({True, False, None})
 DEFINED, REPRESENTED = "CTERelationDef", "CTERelationRef"
 """A common table expression where it is defined, and where it is read: its rows are counted where it is defined."""
 
+KEEP_STATE = frozenset(
+    {
+        "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark",
+    }
+)  # fmt: skip
+"""Operators on one stream that drop rows behind the watermark."""
+
 
 class Watermarked(NamedTuple):
     """Spark's watermark."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import CLOCK, EVENT_TIME
-from watermark_source.spark.plan_steps import Step, Watermarked, in_place
+from watermark_source.spark.plan_steps import KEEP_STATE, Step, Watermarked, in_place
 from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.session_setting import session_setting
 from watermark_source.spark.source_evolution import need_new_names
@@ -35,13 +35,6 @@ _log = logging.getLogger(__name__)
 
 _CHECKED = "_checked_by_watermark_source"
 _REGISTRY = "SparkConnectGraphElementRegistry"
-_KEEP_STATE = frozenset(
-    {
-        "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "FlatMapGroupsInPandasWithState",
-        "FlatMapGroupsWithState", "TransformWithState", "TransformWithStateInPySpark",
-    }
-)  # fmt: skip
-"""Operators that drop rows behind the watermark, beside joins of two streams."""
 
 
 def check_starts(module: ModuleType) -> None:
@@ -216,7 +209,7 @@ def _without_watermark(step: Step, *, keeps_state: bool = False) -> Iterator[Uni
     ``keeps_state``: whether an operator further up drops rows behind a watermark.
     """
     inputs = tuple(step.streams)
-    keeps_state = keeps_state or step.kind in _KEEP_STATE or (step.kind == "Join" and len(inputs) > 1)
+    keeps_state = keeps_state or step.kind in KEEP_STATE or (step.kind == "Join" and len(inputs) > 1)
     if step.kind == "Union" and keeps_state and _has_watermark(inputs[0]):
         bare = (each for each in inputs[1:] if not _has_watermark(each))
         yield from (United(read.source.name) for each in bare for read in each.all() if read.source is not None)
