@@ -109,6 +109,8 @@ def _read(reader: RangeReader, wanted: Sequence[SplitRange]) -> dict[Split, Long
 PIECE_ROWS = 1_024
 """Rows of which only the lowest event time is kept, in 24 bytes, until a batch ends among them."""
 _NO_TIMES = np.empty(0, np.int64)
+_STARTS, _ENDS, _LOWEST = range(3)
+_NO_PIECES = np.empty((3, 0), np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,33 +120,22 @@ class MinIndex:
     begins: int
     until: int
     """First position that was not looked at."""
-    starts: Longs
-    """The first position of each piece."""
-    ends: Longs
-    """The first position after each piece."""
-    lowest: Longs
-    """``MAX`` of a piece in which nothing counts."""
+    pieces: Longs
+    """A column each: its first position, the first position after it, and its lowest event time, ``MAX`` where nothing
+    in it counts."""
     reached: int | None = None
     """Highest event time of all that was ever seen."""
 
     @classmethod
     def at(cls, position: int) -> MinIndex:
         """Return an index in which nothing was looked at."""
-        return cls(position, position, _NO_TIMES, _NO_TIMES, _NO_TIMES)
+        return cls(position, position, _NO_PIECES)
 
     def remaining(self, position: int, at_least: int) -> MinIndex:
         """Return the index from a position on; an empty one at ``at_least`` if it does not cover that."""
         if not self.begins <= at_least <= self.until:
             return replace(MinIndex.at(at_least), reached=self.reached)
-        kept = int(np.searchsorted(self.ends, position, side="right"))
-        begins = max(self.begins, position)
-        return replace(
-            self,
-            begins=begins,
-            starts=self.starts[kept:],
-            ends=self.ends[kept:],
-            lowest=self.lowest[kept:],
-        )
+        return replace(self, begins=max(self.begins, position), pieces=self.pieces[:, self._before(position) :])
 
     def with_rows(self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None) -> MinIndex:
         """Return the index with a range that follows it, of which these are the rows.
@@ -153,82 +144,55 @@ class MinIndex:
         """
         if not len(micros):
             return replace(self, until=of.end)
-        found = _pieces(of, micros, late_at, future_cap, PIECE_ROWS)
-        return MinIndex(
-            self.begins,
-            of.end,
-            np.concatenate((self.starts, found.starts)),
-            np.concatenate((self.ends, found.ends)),
-            np.concatenate((self.lowest, found.lowest)),
-            max((at for at in (self.reached, found.reached) if at is not None), default=None),
-        )
+        found, counted = _pieces(of, micros, late_at, PIECE_ROWS), _counted(micros, future_cap)
+        highest = (self.reached, int(counted.max()) if len(counted) else None)
+        reached = max((at for at in highest if at is not None), default=None)
+        return MinIndex(self.begins, of.end, np.hstack((self.pieces, found)), reached)
 
     def blurred(self, position: int) -> tuple[int, int] | None:
         """Return from where to where the rows at a position are known as one piece that begins before it, if so."""
-        at = int(np.searchsorted(self.ends, position, side="right"))
-        if at == len(self.ends) or not self.starts[at] < position:
+        at = self._before(position)
+        if at == self.pieces.shape[1] or not self.pieces[_STARTS, at] < position:
             return None
-        return position, int(self.ends[at])
+        return position, int(self.pieces[_ENDS, at])
 
-    def with_each_row(
-        self, of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None
-    ) -> MinIndex:
+    def with_each_row(self, of: SplitRange, micros: Longs, late_at: Millis | None) -> MinIndex:
         """Return the index with the rows of ``blurred`` known one by one; ``of`` is that range."""
-        at = int(np.searchsorted(self.ends, of.start, side="right"))
-        before, after = slice(None, at + 1), slice(at + 1, None)
-        cut = self.ends[before].copy()
-        cut[-1] = of.start
-        if not len(micros):
-            return replace(self, ends=np.concatenate((cut, self.ends[after])))
-        found = _pieces(of, micros, late_at, future_cap, 1)
-        return replace(
-            self,
-            starts=np.concatenate((self.starts[before], found.starts, self.starts[after])),
-            ends=np.concatenate((cut, found.ends, self.ends[after])),
-            lowest=np.concatenate((self.lowest[before], found.lowest, self.lowest[after])),
-        )
+        at = self._before(of.start)
+        before, after = self.pieces[:, : at + 1].copy(), self.pieces[:, at + 1 :]
+        before[_ENDS, -1] = of.start
+        found = _pieces(of, micros, late_at, 1) if len(micros) else _NO_PIECES
+        return replace(self, pieces=np.hstack((before, found, after)))
 
     def unread(self, position: int) -> Unread:
         """Return the rows ahead that are known at a position."""
-        lowest = _lowest(self.lowest[np.searchsorted(self.ends, position, side="right") :])
+        lowest = int(self.pieces[_LOWEST, self._before(position) :].min(initial=MAX))
         return Unread(
             max(self.until, position),
-            None if lowest is None else Millis(lowest),
+            None if lowest == MAX else Millis(lowest),
             None if self.reached is None else Millis(self.reached),
         )
 
-
-@dataclass(frozen=True, slots=True)
-class _Pieces:
-    starts: Longs
-    ends: Longs
-    lowest: Longs
-    reached: int | None
+    def _before(self, position: int) -> int:
+        """Return how many pieces end before a position."""
+        return int(np.searchsorted(self.pieces[_ENDS], position, side="right"))
 
 
-def _pieces(
-    of: SplitRange, micros: Longs, late_at: Millis | None, future_cap: Millis | None, piece_rows: int
-) -> _Pieces:
-    rows = len(micros)
+def _pieces(of: SplitRange, micros: Longs, late_at: Millis | None, piece_rows: int) -> Longs:
+    """Return the pieces of a range by its rows, of which there is at least one."""
+    rows, times = len(micros), micros // 1_000
     # A null holds the highest number there is.
     dated = micros != MAX
-    times = micros // 1_000
     lowest = np.where(dated if late_at is None else dated & (times > late_at), times, MAX)
-    counted = times[dated if future_cap is None else dated & (times <= future_cap)]
     first = np.arange(0, rows, piece_rows)
     ends = of.end - rows + np.append(first[1:], rows)
-    return _Pieces(
-        starts=np.append(of.start, ends[:-1]),
-        ends=ends,
-        lowest=np.minimum.reduceat(lowest, first),
-        reached=int(counted.max()) if len(counted) else None,
-    )
+    return np.stack((np.append(of.start, ends[:-1]), ends, np.minimum.reduceat(lowest, first)))
 
 
-def _lowest(times: Longs) -> int | None:
-    """Return the lowest of the pieces' lowest event times; ``None`` if nothing counts in any of them."""
-    counted = times[times != MAX]
-    return int(counted.min()) if len(counted) else None
+def _counted(micros: Longs, future_cap: Millis | None) -> Longs:
+    """Return the event times in milliseconds that may move a watermark."""
+    times = micros[micros != MAX] // 1_000
+    return times if future_cap is None else times[times <= future_cap]
 
 
 _LONGEST = 1.0
@@ -278,7 +242,7 @@ class ReadingAhead:
             hidden |= self._look_at(wanted, late_at, future_cap, until)
             if time.monotonic() >= until:
                 break
-        hidden |= self._sharpen(planned, hidden, late_at, future_cap, until)
+        hidden |= self._sharpen(planned, hidden, late_at, until)
         hidden |= (self._failing | self._suspects) & planned.keys()
         found = {split: self._indexes[split].unread(batch.end) for split, batch in planned.items()}
         return {s: each._replace(is_readable=s not in hidden) for s, each in found.items()}
@@ -317,12 +281,7 @@ class ReadingAhead:
         return {*found.failed, *found.left_out}
 
     def _sharpen(
-        self,
-        planned: Mapping[Split, SplitRange],
-        hidden: set[Split],
-        late_at: Millis | None,
-        future_cap: Millis | None,
-        until: float,
+        self, planned: Mapping[Split, SplitRange], hidden: set[Split], late_at: Millis | None, until: float
     ) -> set[Split]:
         """Know the rows that follow each batch's end one by one, so that what the batch reads itself holds nothing up.
 
@@ -340,7 +299,7 @@ class ReadingAhead:
         for each in blurred:
             if each.split not in found.failed and each.split not in found.left_out:
                 micros = found.micros.get(each.split, _NO_TIMES)
-                self._indexes[each.split] = self._indexes[each.split].with_each_row(each, micros, late_at, future_cap)
+                self._indexes[each.split] = self._indexes[each.split].with_each_row(each, micros, late_at)
         return set(found.failed)
 
     def _read(self, wanted: list[SplitRange], until: float) -> EventTimesRead:
@@ -422,7 +381,5 @@ class FirstLooks:
         for split, error in found.failed.items():
             # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)
-        latest = MAX if future_cap is None else future_cap
-        times = {s: micros[micros != MAX] // 1_000 for s, micros in found.micros.items()}
-        counted = {s: millis[millis <= latest] for s, millis in times.items()}
+        counted = {s: _counted(micros, future_cap) for s, micros in found.micros.items()}
         return {s: millis for s, millis in counted.items() if len(millis)}
