@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Set
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from watermark_source.errors import GeneratorError, OffsetError, OptionError, shortened
 from watermark_source.planning.canonical_json import Json, canonical, value_of
@@ -206,16 +205,12 @@ class OwnStrategy(RowsAlone):
         if seen.highest is None and seen.marked is None and summary is None:
             return Advance(None, kept)
         rows = RowsRead(split.log, split.number, seen.highest, seen.marked, seen.is_whole, value_of(summary))
-        generator = load_generator(self.name)
-        with _wrapped(self.name, split, "on_range"):
-            returned = generator.on_range(rows, value_of(kept))
+        on_range = _Call(self.name, split, "on_range")
+        returned = on_range(rows, value_of(kept))
         if not isinstance(returned, tuple) or len(returned) != 2:
-            raise _broken(
-                self.name, split, "on_range", f"returned {shortened(repr(returned))}", "a watermark and a state"
-            )
+            raise on_range.broken(f"returned {shortened(repr(returned))}", "a watermark and a state")
         watermark, state = returned
-        found = _watermark(self.name, split, "on_range", watermark, cap)
-        return Advance(found, _text(self.name, split, "on_range", "state", state))
+        return Advance(on_range.watermark(watermark, cap), on_range.text("state", state))
 
     def summary_of(self, split: Split, rows: pa.RecordBatch) -> str | None:
         """Return the class's summary of some rows, as canonical JSON; ``None``: nothing.
@@ -223,17 +218,15 @@ class OwnStrategy(RowsAlone):
         Raises:
             GeneratorError: it raised an error, or returned what is no summary.
         """
-        with _wrapped(self.name, split, "summarize"):
-            found = load_generator(self.name).summarize(rows)
-        return _text(self.name, split, "summarize", "summary", found)
+        summarize = _Call(self.name, split, "summarize")
+        return summarize.text("summary", summarize(rows))
 
     def merged(self, split: Split, first: str | None, second: str | None) -> str | None:
         """Return the summary of rows that follow each other, each with its own; raises as ``summary_of``."""
         if first is None or second is None:
             return second if first is None else first
-        with _wrapped(self.name, split, "merge"):
-            found = load_generator(self.name).merge(value_of(first), value_of(second))
-        return _text(self.name, split, "merge", "summary", found)
+        merge = _Call(self.name, split, "merge")
+        return merge.text("summary", merge(value_of(first), value_of(second)))
 
     def at_rest(self, split: Split, kept: str | None, reached: Millis) -> Millis | None:
         """Ask the generator, if it has ``on_silence``.
@@ -243,9 +236,8 @@ class OwnStrategy(RowsAlone):
         """
         if not self.sees_silence:
             return None
-        with _wrapped(self.name, split, "on_silence"):
-            returned = load_generator(self.name).on_silence(Silence(*split, reached), value_of(kept))
-        return _watermark(self.name, split, "on_silence", returned, reached)
+        on_silence = _Call(self.name, split, "on_silence")
+        return on_silence.watermark(on_silence(Silence(*split, reached), value_of(kept)), reached)
 
     at_rest_beside_rows = at_rest
     """The silence of a split is its own."""
@@ -270,7 +262,6 @@ class OwnStrategy(RowsAlone):
             OffsetError: another class wrote it, or the generator refuses the state of a split.
             GeneratorError: its ``check_state`` raised anything else.
         """
-        own = load_generator(self.name)
         if kept_by is None or not names_a_class(kept_by):
             return
         if not self.continues(kept_by):
@@ -283,8 +274,7 @@ class OwnStrategy(RowsAlone):
             if text is None:
                 continue
             try:
-                with _wrapped(self.name, split, "check_state"):
-                    own.check_state(value_of(text))
+                _Call(self.name, split, "check_state")(value_of(text))
             except GeneratorError as error:
                 if not isinstance(error.__cause__, ValueError):
                     raise
@@ -371,49 +361,57 @@ def _overrides(generator: WatermarkGenerator, method: str) -> bool:
     return getattr(type(generator), method) is not getattr(WatermarkGenerator, method)
 
 
-def _watermark(name: str, split: Split, method: str, returned: object, latest: Millis | None) -> Millis | None:
-    if returned is not None and (type(returned) is not int or not MIN < returned < LAST):
-        raise _broken(
-            name, split, method, f"returned the watermark {shortened(repr(returned))}",
-            "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
-        )  # fmt: skip
-    return None if returned is None or (latest is not None and returned > latest) else Millis(returned)
-
-
-def _text(name: str, split: Split, method: str, what: str, value: Json) -> str | None:
-    try:
-        text = None if value is None else canonical(value)
-        same = value_of(text) == value
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _broken(name, split, method, f"returned a {what} that is not JSON: {error}", _JSON) from None
-    if not same:
-        raise _broken(
-            name, split, method, f"returned the {what} {shortened(repr(value))}, which JSON gives back as "
-            f"{shortened(repr(value_of(text)))}", _JSON,
-        )  # fmt: skip
-    if text is not None and (size := len(text.encode())) > LARGEST_STATE:
-        raise _broken(
-            name, split, method, f"returned a {what} of {size} bytes, {shortened(text)}",
-            f"at most {LARGEST_STATE} bytes of JSON, because offsets have the state of every split, and reports the "
-            "summary of every range",
-        )  # fmt: skip
-    return text
-
-
 _JSON = "None, bool, int, float, str, lists of these, and dicts of these by str"
 
-# A program that is imported, or a class that gives up, by sys.exit would end the process that plans, without a reason.
 
+class _Call(NamedTuple):
+    """A call of a method of a user's class for a split, and the checks of what it returns."""
 
-@contextmanager
-def _wrapped(name: str, split: Split, method: str) -> Iterator[None]:
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        raise GeneratorError(
-            f"watermarkStrategy {name} failed in {method} for split {split}: {type(error).__name__}: {error}"
-        ) from error
+    name: str
+    split: Split
+    method: str
 
+    def __call__(self, *arguments: object) -> Any:
+        """Return what the method returns; raises ``GeneratorError`` for what it raises."""
+        try:
+            return getattr(load_generator(self.name), self.method)(*arguments)
+        # A program that is imported, or a class that gives up, by sys.exit would end the process that plans, without a
+        # reason.
+        except (Exception, SystemExit) as error:
+            raise GeneratorError(
+                f"watermarkStrategy {self.name} failed in {self.method} for split {self.split}: "
+                f"{type(error).__name__}: {error}"
+            ) from error
 
-def _broken(name: str, split: Split, method: str, seen: str, accepted: str) -> GeneratorError:
-    return GeneratorError(f"watermarkStrategy {name}: {method} for split {split} {seen}; accepted: {accepted}")
+    def watermark(self, returned: object, latest: Millis | None) -> Millis | None:
+        """Return the watermark that was returned; one after the ``latest`` moves nothing."""
+        if returned is not None and (type(returned) is not int or not MIN < returned < LAST):
+            raise self.broken(
+                f"returned the watermark {shortened(repr(returned))}",
+                "None, or whole milliseconds since 1970-01-01 UTC, in 64 bits",
+            )
+        return None if returned is None or (latest is not None and returned > latest) else Millis(returned)
+
+    def text(self, what: str, value: Json) -> str | None:
+        """Return the state or summary that was returned, as canonical JSON."""
+        try:
+            text = None if value is None else canonical(value)
+            same = value_of(text) == value
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self.broken(f"returned a {what} that is not JSON: {error}", _JSON) from None
+        if not same:
+            back = shortened(repr(value_of(text)))
+            raise self.broken(f"returned the {what} {shortened(repr(value))}, which JSON gives back as {back}", _JSON)
+        if text is not None and (size := len(text.encode())) > LARGEST_STATE:
+            raise self.broken(
+                f"returned a {what} of {size} bytes, {shortened(text)}",
+                f"at most {LARGEST_STATE} bytes of JSON, because offsets have the state of every split, and reports "
+                "the summary of every range",
+            )
+        return text
+
+    def broken(self, seen: str, accepted: str) -> GeneratorError:
+        """Return the error about what was returned."""
+        return GeneratorError(
+            f"watermarkStrategy {self.name}: {self.method} for split {self.split} {seen}; accepted: {accepted}"
+        )
