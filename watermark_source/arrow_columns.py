@@ -41,13 +41,13 @@ def is_valid(column: pa.Array) -> npt.NDArray[np.bool_]:
     return bits[column.offset :].view(np.bool_)
 
 
-def column(values: Sequence[str | int | bool | None], kind: pa.DataType) -> pa.Array:
-    """Return a nullable column of strings, booleans, integers or timestamps, which are given as integers."""
+def column(values: Sequence[str | bytes | int | bool | None], kind: pa.DataType) -> pa.Array:
+    """Return a nullable column of strings, bytes, booleans, integers or timestamps, which are given as integers."""
     present = np.array([value is not None for value in values], dtype=np.bool_)
     nulls = len(values) - int(np.count_nonzero(present))
     validity = bitmap(present) if nulls else None
-    if pa.types.is_string(kind):
-        texts = [b"" if value is None else str(value).encode() for value in values]
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        texts = [value if isinstance(value, bytes) else str(value or "").encode() for value in values]
         offsets = np.zeros(len(texts) + 1, dtype=np.int32)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
         data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]

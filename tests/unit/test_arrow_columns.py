@@ -19,6 +19,7 @@ _INT64 = st.integers(-(2**63), 2**63 - 1)
 @given(
     st.one_of(
         st.tuples(st.just(pa.string()), st.lists(st.none() | st.text())),
+        st.tuples(st.just(pa.binary()), st.lists(st.none() | st.binary())),
         st.tuples(st.just(pa.bool_()), st.lists(st.none() | st.booleans())),
         st.tuples(st.just(pa.int32()), st.lists(st.none() | st.integers(-(2**31), 2**31 - 1))),
         st.tuples(st.just(pa.timestamp("us", tz="UTC")), st.lists(st.none() | _INT64)),

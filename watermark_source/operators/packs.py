@@ -15,8 +15,8 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
 
-from watermark_source.arrow_columns import repeated
-from watermark_source.operators.waiting_rows import RowLayout, binary_column, by_bucket, from_bytes, gathered, to_bytes
+from watermark_source.arrow_columns import column, repeated
+from watermark_source.operators.waiting_rows import RowLayout, by_bucket, from_bytes, gathered, to_bytes
 
 # Packs of temporal_join.
 
@@ -48,7 +48,7 @@ def packer(
             rows = batch.cast(columns)
             buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
             sides = repeated(is_probe, pa.bool_(), len(parts))
-            packs = binary_column([stream_bytes(part) for part in parts])
+            packs = column([stream_bytes(part) for part in parts], pa.binary())
             yield pa.RecordBatch.from_arrays([buckets, sides, packs], schema=_ARROW)
 
     packed.__name__ = name
@@ -111,23 +111,15 @@ class RowPacker:
             yield self._packs(rows, task, number)
 
     def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
-        buckets, parts = by_bucket(rows.column(0), self._in_layout(rows))
+        # In types that do not depend on the session's time zone.
+        buckets, parts = by_bucket(rows.column(0), rows.remove_column(0).cast(self.layout.columns))
         columns = [
             buckets,
             repeated(task, pa.int32(), len(parts)),
             repeated(number, pa.int64(), len(parts)),
-            binary_column([to_bytes(part) for part in parts]),
+            column([to_bytes(part) for part in parts], pa.binary()),
         ]
         return pa.RecordBatch.from_arrays(columns, names=ORDERING_PACKED.names)
-
-    def _in_layout(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows without the bucket, in types that do not depend on the session's time zone."""
-        schema = self.layout.columns
-        columns = [
-            column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(rows.columns[1:], schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @dataclass(frozen=True)

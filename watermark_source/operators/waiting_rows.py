@@ -77,14 +77,6 @@ def integer_column(values: npt.NDArray[np.int64]) -> pa.Array:
     return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
-def binary_column(values: Sequence[bytes]) -> pa.Array:
-    """Return a binary column."""
-    offsets = np.zeros(len(values) + 1, dtype=np.int32)
-    np.cumsum([len(value) for value in values], out=offsets[1:])
-    data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(values))]
-    return pa.Array.from_buffers(pa.binary(), len(values), [None, *data])
-
-
 FIRST_WATERMARK = 1
 """Milliseconds: Spark reports a watermark of 0 before the first one."""
 ARRIVAL = "__arrival"
