@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -97,17 +97,10 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 def marker_batch(markers: tuple[Marker, ...], schema: StructType) -> pa.RecordBatch:
     """Return the marker rows as one batch; every column but ``marker`` is null."""
     arrow = arrow_schema(schema)
-    values: dict[str, list[Any]] = {
-        "type": [m.type for m in markers],
-        "log": [m.log for m in markers],
-        "split": [m.split for m in markers],
-        "watermark": [None if m.watermark is None else in_micros(m.watermark) for m in markers],
-        "status": [m.status for m in markers],
-        "use_processing_time": [m.use_processing_time for m in markers],
-        "reason": [m.reason for m in markers],
-    }
+    rows = [m if m.watermark is None else replace(m, watermark=in_micros(m.watermark)) for m in markers]
     fields = list(arrow.field(MARKER).type)
-    marker = pa.StructArray.from_arrays([column(values[f.name], f.type) for f in fields], fields=fields)
+    members = [column([getattr(row, f.name) for row in rows], f.type) for f in fields]
+    marker = pa.StructArray.from_arrays(members, fields=fields)
     columns = [marker if field.name == MARKER else pa.nulls(len(markers), field.type) for field in arrow]
     return pa.RecordBatch.from_arrays(columns, schema=arrow)
 
