@@ -7,6 +7,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
@@ -34,35 +35,30 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m watermark_source", allow_abbrev=False)
-    commands = parser.add_subparsers(
-        required=True,
-        metavar="doctor | profile | watermarks | group | verify | certify | explain | complete | watch",
-        dest="command",
-    )
-    doctor = commands.add_parser(
+    commands = parser.add_subparsers(required=True, metavar=" | ".join(_COMMANDS), dest="command")
+    command = partial(commands.add_parser, allow_abbrev=False)
+    doctor = command(
         "doctor",
         help="check whether a source would start",
         description="Runs the checks that a source runs at load(), and some more. After a failure it runs the others, "
         "and prints the remedy.",
         epilog=f"{_SECRETS} On a terminal it prompts for the password. Exit status: 0 if no check failed, 1 if a check "
         "failed, 2 for a wrong command.",
-        allow_abbrev=False,
     )
     _add_systems(doctor, flags("DOCTOR_FLAG"))
-    profile = commands.add_parser(
+    profile = command(
         "profile",
         help="measure how far rows are out of order, to choose maxOutOfOrderness",
         description="Reads the event times of the newest rows of each partition, and prints the share of late rows for "
         "several values of maxOutOfOrderness.",
         epilog=f"{_SECRETS}{help_of('PROFILE_HELP')}",
-        allow_abbrev=False,
     )
     _add_systems(profile, flags("PROFILE_FLAG"))
     profile.add_argument(
         "--rows", type=_rows, default=1_000_000, metavar="N",
         help="number of rows of each partition, or all (default 1000000)",
     )  # fmt: skip
-    watermarks = commands.add_parser(
+    watermarks = command(
         "watermarks",
         help="list, audit or remove the writers that announce watermarks for a topic",
         description="list: prints what each writer of a topic announced last. audit: reads the topic whole, and prints "
@@ -70,10 +66,9 @@ def _run(words: Sequence[str] | None) -> int:
         "gone for good.",
         epilog=f"{_SECRETS}{help_of('WATERMARKS_HELP')} At the end: list, audit, or drop and a writer's name. Exit "
         "status: 0; 1 if an audit found broken promises; 2 for a wrong command.",
-        allow_abbrev=False,
     )
     _add_systems(watermarks, flags("WATERMARKS_FLAG"))
-    commands.add_parser(
+    command(
         "group",
         help="list the sources of an alignment group, or have one leave that is gone for good",
         description="list: prints what each source of a group has reported. leave SOURCE: the others no longer wait "
@@ -81,16 +76,14 @@ def _run(words: Sequence[str] | None) -> int:
         epilog="The option --alignmentGroup NAME, and the URL of its database from the environment variable "
         "WATERMARK_SOURCE_ALIGNMENT_STORE. At the end: list, or leave and a source's name. Exit status: 0; 2 for a "
         "wrong command.",
-        allow_abbrev=False,
     )
-    verify = commands.add_parser(
+    verify = command(
         "verify",
         help="compare a copy of a table with the server, while both are written to",
         description="Compares fingerprints of ranges of keys on both sides, and prints the keys that differ: missing, "
         "doubled, altered, stale, or extra.",
         epilog=f"{_SECRETS}{help_of('VERIFY_HELP')}. Exit status: 0 if the copy equals the table, 1 if not, 2 if it "
         "cannot be verified.",
-        allow_abbrev=False,
     )
     _add_systems(verify, flags("VERIFY_FLAG"))
     verify.add_argument(
@@ -99,17 +92,16 @@ def _run(words: Sequence[str] | None) -> int:
     against = verify.add_mutually_exclusive_group(required=True)
     against.add_argument("--checkpoint", metavar="DIR", help=_CHECKPOINT)
     against.add_argument("--certificate", metavar="FILE", help="compare with this, and with no server")
-    certify = commands.add_parser(
+    certify = command(
         "certify",
         help="write a certificate of a table, by which others verify a copy without the server",
         description="Writes the fingerprints of ranges of keys, as of the last batch that the query has committed.",
         epilog=f"{_SECRETS} Exit status: 0, or 2 if the table cannot be certified.",
-        allow_abbrev=False,
     )
     _add_systems(certify, flags("VERIFY_FLAG"))
     certify.add_argument("--checkpoint", required=True, metavar="DIR", help=_CHECKPOINT)
     certify.add_argument("--certificate", required=True, metavar="FILE", help="the file to write")
-    explain = commands.add_parser(
+    explain = command(
         "explain",
         help="explain from a query's checkpoint why a window is still open",
         description="Reads the checkpoint of a query that has ended, or that runs elsewhere, and prints which "
@@ -117,7 +109,6 @@ def _run(words: Sequence[str] | None) -> int:
         "knows more: its options, and what is left to read.",
         epilog="For example: --checkpoint /data/checkpoints/by_minute --window-end 2026-11-27T20:09:00Z. Exit status: "
         "0; 2 for a wrong command or a folder that is not a checkpoint.",
-        allow_abbrev=False,
     )
     explain.add_argument(
         "--checkpoint", required=True, metavar="DIR", help="the query's checkpointLocation, a local folder"
@@ -127,7 +118,7 @@ def _run(words: Sequence[str] | None) -> int:
         help="end of the window: ISO 8601, UTC without a zone, or milliseconds since 1970 (default: any open window)",
     )  # fmt: skip
     explain.add_argument("--html", metavar="FILE", help="write the answer with a picture of the partitions, too")
-    complete = commands.add_parser(
+    complete = command(
         "complete",
         help="whether a table has every row up to a time, or wait until it has",
         description="Reads what the writers of a table have stated (publish_completeness, completeness_of), and prints "
@@ -135,7 +126,6 @@ def _run(words: Sequence[str] | None) -> int:
         epilog='For example: /lake/counts --until 2026-11-28T12:00Z --wait --timeout "2 hours". Exit status: 0 if it '
         "is complete; 1 if it is not yet; 2 if no writer has stated anything, the one that holds it has ended, the "
         "place cannot be read, or for a wrong command.",
-        allow_abbrev=False,
     )
     complete.add_argument("place", metavar="PLACE", help="the table's folder, or URL#table of a database")
     complete.add_argument(
@@ -144,27 +134,18 @@ def _run(words: Sequence[str] | None) -> int:
     complete.add_argument("--writers", default="", metavar="NAMES", help="writers that count before they have begun")
     complete.add_argument("--wait", action="store_true", help="until it is complete, or the time limit has passed")
     complete.add_argument("--timeout", default="1 hour", metavar="DURATION", help="of --wait (default 1 hour)")
-    watch = commands.add_parser(
+    watch = command(
         "watch",
         help="show a status page in the terminal",
         description="Shows the queries of StatusPage(spark) until Ctrl-C; once where the output is not a terminal. "
         "Needs the extra monitor.",
-        allow_abbrev=False,
     )
     watch.add_argument("url", metavar="URL", help="the page's address, such as http://localhost:4050")
     watch.add_argument("--table", action="store_true", help="the table of partitions in place of the picture")
     given, rest = parser.parse_known_args(words)
-    if (alone := _WITHOUT_SOURCE.get(given.command)) is not None:
-        if rest:
-            parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
-        return alone(given)
-    if given.command == "watermarks":
-        return _watermarks(given, rest)
-    if given.command == "group":
-        return _group(rest)
-    if given.command in ("verify", "certify"):
-        return (_verify if given.command == "verify" else _certify)(given, options_of(rest))
-    return _doctor(given, options_of(rest)) if given.command == "doctor" else _profile(given, options_of(rest))
+    if rest and given.command in _WITHOUT_OPTIONS:
+        parser.error(f"{given.command}: unrecognized arguments: {' '.join(rest)}")
+    return _COMMANDS[given.command](given, rest)
 
 
 def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) -> None:
@@ -173,13 +154,13 @@ def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) 
         systems.add_argument(f"--{flag}", dest="package", action="store_const", const=package, help=f"with {package}")
 
 
-def _doctor(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+def _doctor(given: argparse.Namespace, words: Sequence[str]) -> int:
     chosen = doctor_of(given.package)
-    secrets = with_secrets(options, chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
+    secrets = with_secrets(options_of(words), chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
     return _GOOD if report(chosen.findings(secrets), sys.stdout) else _BAD
 
 
-def _explain(given: argparse.Namespace) -> int:
+def _explain(given: argparse.Namespace, _: Sequence[str]) -> int:
     end = None if given.window_end is None else _time("--window-end", given.window_end)
     known = query_of_checkpoint(given.checkpoint)
     found = open_window(known, end)
@@ -192,7 +173,7 @@ def _explain(given: argparse.Namespace) -> int:
     return _GOOD
 
 
-def _complete(given: argparse.Namespace) -> int:
+def _complete(given: argparse.Namespace, _: Sequence[str]) -> int:
     # It imports pyarrow, which most commands do not need.
     from watermark_source.monitor.complete import complete  # noqa: PLC0415
 
@@ -211,7 +192,7 @@ def _time(flag: str, text: str) -> int:
         raise UsageError(f"{flag} {error}") from None
 
 
-def _watch(given: argparse.Namespace) -> int:
+def _watch(given: argparse.Namespace, _: Sequence[str]) -> int:
     # rich is an optional dependency.
     from watermark_source.monitor.terminal import watch  # noqa: PLC0415
 
@@ -219,13 +200,13 @@ def _watch(given: argparse.Namespace) -> int:
     return _GOOD
 
 
-def _profile(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+def _profile(given: argparse.Namespace, words: Sequence[str]) -> int:
     # The profile imports numpy, which the doctor does not need.
     from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
 
     chosen = profiler_of(given.package)
     try:
-        profile = profile_of(chosen.event_times(with_secrets(options, chosen.OPTIONS), given.rows))
+        profile = profile_of(chosen.event_times(with_secrets(options_of(words), chosen.OPTIONS), given.rows))
     except EventTimeError as error:
         sys.stdout.write(f"no record has an event time: {error}\n")
         return _BAD
@@ -240,7 +221,8 @@ def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
     return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
 
 
-def _verify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+def _verify(given: argparse.Namespace, words: Sequence[str]) -> int:
+    options = options_of(words)
     if given.certificate is not None:
         if options:
             raise UsageError(f"with --certificate no server is asked: leave out --{next(iter(options))}")
@@ -251,14 +233,14 @@ def _verify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
     return _GOOD if module.verify(secrets, given.copy, given.checkpoint, sys.stdout) else _BAD
 
 
-def _certify(given: argparse.Namespace, options: Mapping[str, str]) -> int:
+def _certify(given: argparse.Namespace, words: Sequence[str]) -> int:
     module = module_of(given.package, "certification")
-    secrets = with_secrets(options, module.OPTIONS, asked_for=module.ASKED_FOR)
+    secrets = with_secrets(options_of(words), module.OPTIONS, asked_for=module.ASKED_FOR)
     sys.stdout.write(f"{module.certify(given.certificate, checkpoint=given.checkpoint, options=secrets)}\n")
     return _GOOD
 
 
-def _group(words: Sequence[str]) -> int:
+def _group(given: argparse.Namespace, words: Sequence[str]) -> int:
     # Of the store that most commands do not need.
     from watermark_source.monitor.alignment_group import OPTIONS, group  # noqa: PLC0415
 
@@ -267,10 +249,12 @@ def _group(words: Sequence[str]) -> int:
     return _GOOD
 
 
-_WITHOUT_SOURCE: Mapping[str, Callable[[argparse.Namespace], int]] = {
-    "explain": _explain, "complete": _complete, "watch": _watch,
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace, Sequence[str]], int]] = {
+    "doctor": _doctor, "profile": _profile, "watermarks": _watermarks, "group": _group, "verify": _verify,
+    "certify": _certify, "explain": _explain, "complete": _complete, "watch": _watch,
 }  # fmt: skip
-"""Commands that take no options of a source."""
+"""What each command does with its arguments, and with the words behind these: options of a source."""
+_WITHOUT_OPTIONS = ("explain", "complete", "watch")
 
 
 class _Actions(NamedTuple):
