@@ -80,8 +80,9 @@ class Announcements:
         self._by = by
         self._discovery = discovery
         self._clock = clock
-        self._table: AnnouncedTable | None = None
-        """``None`` before the first plan."""
+        self._table = AnnouncedTable()
+        self._is_restored = False
+        """Whether the table has what the checkpoint knows, as from the first plan on."""
         self._position: int | None = None
         self._id: str | None = None
         self._silent: dict[str, int] = {}
@@ -132,7 +133,7 @@ class Announcements:
         """
         is_run, splits = logs.ends_are_final, logs.ends.keys() | logs.unknown
         positions = positions_of(state.splits, logs.ends)
-        if self._table is None:
+        if not self._is_restored:
             self._restore(state)
         if self._of_run is not None:
             table = self._table = advanced(self._of_run.table, positions, cap)
@@ -164,7 +165,7 @@ class Announcements:
         """
         positions = positions_of(state.splits)
         ends = {str(split.number): end for split, end in logs.ends.items()}
-        found = Coming.WITH_THEM if logs.ends_are_final or self._table is None else coming(self._table, positions, ends)
+        found = Coming.WITH_THEM if logs.ends_are_final else coming(self._table, positions, ends)
         if found is not Coming.NEXT:
             # Of a broker that does not answer the ends are not known now either.
             return found is Coming.THERE and not logs.unknown
@@ -191,7 +192,6 @@ class Announcements:
     def _may_advance(self, state: SourceState, now: Millis, cap: Millis | None) -> bool:
         """Return whether the plan can advance the watermark by what was read before: a topic that was created again
         since may have rows beyond the cuts of the earlier one."""
-        assert self._table is not None
         passed = 0 if self._current_at is None else now - self._current_at
         silent = {name: milliseconds + passed for name, milliseconds in self._silent.items()}
         return may_advance(self._table, self._by, silent, state.watermark, cap)
@@ -205,9 +205,8 @@ class Announcements:
         return wait
 
     def _restore(self, state: SourceState) -> None:
-        kept = state.announced
+        kept, self._is_restored = state.announced, True
         if kept is None:
-            self._table = AnnouncedTable()
             return
         if kept.name in (None, self._log.name):
             self._table = AnnouncedTable.of_names(kept.writers, kept.former, left_out=kept.left_out)
@@ -217,7 +216,6 @@ class Announcements:
         self._warn_of_beginning(f"announcements were read in {kept.name} so far, and now in {self._log.name}, which")
 
     def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
-        assert self._table is not None
         created_again = self._id is not None and read.log not in (None, self._id)
         if created_again or read.truncated:
             what = "deleted and created again" if created_again else "truncated, as by an unclean leader election"
@@ -251,11 +249,10 @@ class Announcements:
         of = logged.statement
         if not isinstance(of, Announcement):
             return logged.writer if of is None else of.writer
-        writer = None if self._table is None else self._table.writers.get(of.writer)
+        writer = self._table.writers.get(of.writer)
         return None if writer is not None and of.query in writer.former else of.writer
 
     def _warn_of_beginning(self, what: str) -> None:
-        assert self._table is not None
         _log.warning(
             "%s is read from its beginning. The watermark waits until each writer that is known has announced again: "
             "%s%s", what, listed(self._table.writers) or "none",
@@ -277,7 +274,6 @@ class Announcements:
             self._unremarked = 0
 
     def _note_answer(self, read: AnnouncementsRead, asked_at: Millis, *, is_run: bool) -> None:
-        assert self._table is not None
         if read.is_current:
             passed = 0 if self._current_at is None else asked_at - self._current_at
             heard, self._heard = self._heard, set()
@@ -311,7 +307,6 @@ class Announcements:
 
     def _warn_of_silent(self) -> None:
         """Warn of each writer that the watermark waits for and that announces nothing, ever less often."""
-        assert self._table is not None
         for name, silent in self._silent.items():
             limit, is_awaited = self._by.time_to_live, self._table.writers[name].is_awaited
             due = self._warn_at.get(name, _SILENT_AFTER)
@@ -326,7 +321,6 @@ class Announcements:
 
     def _warn_of_left_out(self) -> None:
         """Warn of each writer whose time to live has passed, once for each silence."""
-        assert self._table is not None
         limit = self._by.time_to_live
         for name, silent in self._silent.items():
             is_out = limit is not None and silent > limit and self._table.writers[name].is_awaited
@@ -344,7 +338,6 @@ class Announcements:
         return read.trouble or f"{self._log.name} is still being read, at position {self._position}"
 
     def _observed(self, read: AnnouncementsRead, *, is_run: bool) -> ObservedAnnouncements:
-        assert self._table is not None
         return ObservedAnnouncements(
             table=self._table,
             by=self._by,

@@ -158,9 +158,8 @@ _SHOWN = 10
 class AvailableNowEnds:
     """The ends of one run; a run without an end has none."""
 
-    def __init__(self, connector: Connector, logs: Logs, stream: StreamEnd) -> None:
+    def __init__(self, connector: Connector, logs: Logs) -> None:
         self._connector = connector
-        self._stream = stream
         self._logs = logs
         self._tables: Set[str] | None = None
         """What there was to take snapshots of, before the ends were asked for."""
@@ -183,10 +182,6 @@ class AvailableNowEnds:
         self.fix()
         if began is not None and self._tables is not None:
             self._tables &= began
-
-    def check(self, state: SourceState) -> None:
-        """Raise what ``StreamEnd.check`` raises for a state to continue from."""
-        self._stream.check(state, is_run=self.logs is not None)
 
     def expect(self, splits: Set[Split], ids: Mapping[str, str]) -> None:
         """Discover again if the run has other logs than the checkpoint: a broker may not know all for a moment."""

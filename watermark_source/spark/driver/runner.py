@@ -91,7 +91,7 @@ class SourceRunner:
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector)
         self._end = StreamEnd(options, fails_on_loss=fail_on_data_loss)
-        self._ends = AvailableNowEnds(self._connector, logs, self._end)
+        self._ends = AvailableNowEnds(self._connector, logs)
         self._start = InitialOffset(self._connector, self._ends, self._offsets)
         self._reports = TaskReports(
             definition,
@@ -247,7 +247,7 @@ class SourceRunner:
             if not self._policy.strategy.is_clock:
                 self._offsets.warn_of_another_time(state)
                 self._offsets.warn_of_other_writers(state, announced=self._policy.strategy.announced_by is not None)
-        self._ends.check(state)
+        self._end.check(state, is_run=self._ends.logs is not None)
         if self._ends.logs is not None and self._offsets.replica.has_moved:
             # This copy may have been behind when its ends were fixed.
             self.freeze()
