@@ -106,8 +106,6 @@ class PlanFacts:
     """Splits whose next rows are in an open transaction."""
     idled: Set[Split] = frozenset()
     """Splits that are idle, or were and have not caught up with the watermark since."""
-    positions_are_rows: bool = True
-    """Whether positions count rows, as ``Connector.positions_are_rows``."""
 
     @property
     def state(self) -> SourceState:
@@ -289,7 +287,7 @@ def split_hold(split: Split, of: PlanFacts, about: SplitFacts, *, is_last: bool 
         split=split,
         kind=kind,
         watermark=at.watermark,
-        lag=about.lag if of.positions_are_rows or not about.lag else None,
+        lag=about.lag if of.policy.on_loss.positions_are_rows or not about.lag else None,
         quiet=about.quiet,
         timeout=of.timeout_of(split),
         is_last=is_last,

@@ -30,11 +30,9 @@ from watermark_source.planning.strategy import (
 )
 
 BOUNDED = "bounded"
-MONOTONOUS = "monotonous"
 PERCENTILE = "percentile"
 PUNCTUATED = "punctuated"
 INGESTION = "ingestion"
-LOOKAHEAD = "lookahead"
 ANNOUNCED = "announced"
 NONE = "none"
 
@@ -227,7 +225,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         options=(_BOUND,),
     ),
     StrategyRow(
-        name=MONOTONOUS,
+        name="monotonous",
         kind=Bounded,
         doc="the same without `maxOutOfOrderness`.",
         make=lambda _, __: Bounded(),
@@ -254,7 +252,7 @@ STRATEGIES: tuple[StrategyRow, ...] = (
         options=(_BOUND, _LAG, _INTERVAL),
     ),
     StrategyRow(
-        name=LOOKAHEAD,
+        name="lookahead",
         kind=LookAhead,
         doc="a second reader runs ahead, and the watermark is one millisecond before the lowest event time known to be "
         "unread; `maxOutOfOrderness` covers the rows that it cannot see.",

@@ -52,7 +52,7 @@ def reaching_back(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class InputPartitions:
     """Makes read tasks; their content follows from the two states alone, except the address for reports."""
 
@@ -60,7 +60,6 @@ class InputPartitions:
     options: EngineOptions
     reports: TaskReports
     observer: Observer
-    fails_on_loss: bool
 
     def tasks(
         self, before: SourceState, after: SourceState, relocation: Relocation | None, *, begin_is_known: bool
@@ -117,7 +116,7 @@ class InputPartitions:
         """
         first = {s: t.position for s, t in before.splits.items()}
         first.update(self.observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
-        leaves_out = self.connector.positions_are_rows and not self.fails_on_loss
+        leaves_out = self.connector.positions_are_rows and not self.options.policy.on_loss.fails
         return ranges_of(reaching_back(first, after, self.connector.bounds.earliest_positions if leaves_out else None))
 
 

@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 class StreamEnd:
     """Checks of one run of a query whose stream has an end."""
 
-    def __init__(self, options: EngineOptions, *, fails_on_loss: bool) -> None:
+    def __init__(self, options: EngineOptions) -> None:
+        """``options``: with the policy of the run."""
         self._options = options
-        self._fails_on_loss = fails_on_loss
         self._logged: set[str] = set()
 
     def check(self, state: SourceState, *, is_run: bool) -> None:
@@ -64,13 +64,7 @@ class StreamEnd:
             )
 
     def check_later_rows(
-        self,
-        state: SourceState,
-        observation: Observation,
-        definition: SourceDefinition,
-        relocation: Relocation | None,
-        *,
-        positions_are_rows: bool,
+        self, state: SourceState, observation: Observation, definition: SourceDefinition, relocation: Relocation | None
     ) -> None:
         """Log or raise that rows were added since the stream ended, if there are any: no batch reads them.
 
@@ -79,19 +73,19 @@ class StreamEnd:
             observation: the logs as they are now.
             definition: reads the rows.
             relocation: which copy of the log is read, and from where.
-            positions_are_rows: as in ``Connector``.
 
         Raises:
             StreamEndedError: there are, and ``failOnDataLoss`` is set.
             SourceError: the system does not answer.
         """
+        by_rows = self._options.policy.on_loss.positions_are_rows
 
         def has_rows(wanted: SplitRange) -> bool:
             # A table that is new has no positions to look at yet.
             if wanted.split.log in observation.snapshots.chunks:
                 return True
             _log.info("looking whether rows have come in %s since the stream ended", wanted)
-            again = reread_task(wanted, state, relocation, late_at=None, positions_are_rows=positions_are_rows)
+            again = reread_task(wanted, state, relocation, late_at=None, positions_are_rows=by_rows)
             return any(batch.rows for batch in batches_of(definition.observing_reader, again))
 
         since = [wanted for wanted in come_since(state, observation.logs) if has_rows(wanted)]
@@ -100,7 +94,7 @@ class StreamEnd:
         shown = ", ".join(wanted.shown(definition.position_text) for wanted in since[:_SHOWN])
         more = f" and {len(since) - _SHOWN} more" if len(since) > _SHOWN else ""
         text = f"{self._ended}. Rows have come since: {shown}{more}. They would all be late, so none is read"
-        if self._fails_on_loss:
+        if self._options.policy.on_loss.fails:
             raise StreamEndedError(
                 f"{text}. To read them, begin with a new checkpoint location; to let the query's other sources come to "
                 "their ends without them, set failOnDataLoss to false"

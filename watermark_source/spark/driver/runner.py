@@ -78,28 +78,21 @@ class SourceRunner:
             position_text=definition.position_text,
             positions_are_rows=self._connector.positions_are_rows,
         )
-        policy = replace(options.policy, on_loss=on_loss, minimum_rows=minimum_rows)
-        self._policy = policy
-        self._fails_on_loss = fail_on_data_loss
-        if not options.policy.strategy.looks_up_times:
+        policy = self._policy = replace(options.policy, on_loss=on_loss, minimum_rows=minimum_rows)
+        options = replace(options, policy=policy)
+        if not policy.strategy.looks_up_times:
             self._connector = replace(self._connector, time_index=None)
-        idleness = options.policy.idleness
+        idleness = policy.idleness
         quiet = SHORTEST_IDLE_TIMEOUT if idleness.learned else idleness.timeout
         logs = Logs(self._connector, clock, policy, quiet=quiet)
         self._membership = membership or Membership.of(options)
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector)
-        self._end = StreamEnd(options, fails_on_loss=fail_on_data_loss)
+        self._end = StreamEnd(options)
         self._ends = AvailableNowEnds(self._connector, logs)
         self._start = InitialOffset(self._connector, self._ends, self._offsets)
-        self._reports = TaskReports(
-            definition,
-            policy.strategy,
-            options.reports,
-            logs,
-            positions_are_rows=self._connector.positions_are_rows,
-        )
+        self._reports = TaskReports(definition, policy, options.reports, logs)
         self._observer = Observer(
             connector=self._connector,
             policy=policy,
@@ -113,15 +106,9 @@ class SourceRunner:
             looks=FirstLooks(definition.reader_ahead) if _learns_steps(self._connector, policy) else None,
             announcements=Announcements.of(self._connector, policy, clock),
         )
-        ahead = options.policy.strategy.rows_ahead
+        ahead = policy.strategy.rows_ahead
         self._ahead = None if ahead is None else ReadingAhead(definition.reader_ahead, rows=ahead)
-        self._partitions = InputPartitions(
-            connector=self._connector,
-            options=options,
-            reports=self._reports,
-            observer=self._observer,
-            fails_on_loss=fail_on_data_loss,
-        )
+        self._partitions = InputPartitions(self._connector, options, self._reports, self._observer)
         self._last = LastPlan()
         self._ended = 0.0
         """CPU time of the thread when the last plan had been made."""
@@ -170,13 +157,7 @@ class SourceRunner:
         begun = time.thread_time() if self._last.was_batch or self._last.is_first else self._ended
         observation = self._observer.observe(state, limit, self._last)
         if state.ended and self._last.is_first:
-            self._end.check_later_rows(
-                state,
-                observation,
-                self._definition,
-                self._offsets.replica.reading,
-                positions_are_rows=self._connector.positions_are_rows,
-            )
+            self._end.check_later_rows(state, observation, self._definition, self._offsets.replica.reading)
         if self._ahead is not None:
             self._ahead.ids = observation.logs.ids
         kept = None if self._last.kept is None else self._last.kept.again(state, observation)
@@ -240,7 +221,7 @@ class SourceRunner:
             return self._last.state
         state = self._offsets.decode(start)
         if self._last.is_first:
-            self._offsets.check_logs(state, fails=self._fails_on_loss)
+            self._offsets.check_logs(state, fails=self._policy.on_loss.fails)
             with _class_limit(self._policy.strategy.users_class):
                 check_kept(state, self._policy.strategy)
             self._ends.expect(state.splits.keys(), state.ids)
@@ -268,7 +249,6 @@ class SourceRunner:
             self._reports.rows,
             words=self._definition.words,
             idled=self._idled,
-            positions_are_rows=self._connector.positions_are_rows,
             snapshots=self._reports.snapshots.progress(planned.state, planned.observation.now),
             trouble=self._membership.trouble,
             store=self._membership.place,

@@ -62,8 +62,6 @@ class Seen:
     """Of the connector."""
     idled: Set[Split] = frozenset()
     """Splits that are idle, or were and have not caught up with the watermark since."""
-    positions_are_rows: bool = True
-    """As ``Connector.positions_are_rows``."""
     snapshots: tuple[SnapshotProgress, ...] = ()
     trouble: str | None = None
     """Why the last known positions of the alignment group's other sources may be old."""
@@ -87,7 +85,6 @@ class Seen:
             rows=self.counts.by_split,
             open_transactions=self.open_transactions,
             idled=self.idled,
-            positions_are_rows=self.positions_are_rows,
         )
 
 
@@ -108,7 +105,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
     reported = reported_splits(
         [outline(s, t) for s, t in splits.items()],
         lambda of: _view(of, facts, seen, lowest=lowest, now=now),
-        positions_are_rows=seen.positions_are_rows,
+        positions_are_rows=policy.on_loss.positions_are_rows,
     )
     announced = seen.plan.observation.announced
     writers = () if announced is None else tuple(writer_views(announced, writers_of(facts), held.first))
@@ -251,7 +248,7 @@ def _view(of: Outline, facts: PlanFacts, seen: Seen, *, lowest: int, now: Millis
     end = None if split in facts.growing else seen.plan.observation.logs.ends.get(split)
     return SplitView(
         split=split,
-        backlog=SplitBacklog(state.position, end, not seen.positions_are_rows),
+        backlog=SplitBacklog(state.position, end, not facts.policy.on_loss.positions_are_rows),
         watermark=state.watermark,
         status=of.status,
         since=None if state.status is SplitStatus.ACTIVE else state.since,

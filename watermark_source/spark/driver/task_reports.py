@@ -10,11 +10,12 @@ from watermark_source.contract.stream import Relocation, Snapshots, SnapshotSize
 from watermark_source.errors import DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import ranges_of
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.range_report import NO_ROWS, Coverage, RowTotals
 from watermark_source.planning.snapshot_ranges import last_batch, snapshot_split, unfinished
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
-from watermark_source.planning.strategy import TasksObserve, WatermarkStrategy
+from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
@@ -221,22 +222,13 @@ def _progress(log: str, count: _Count, at: SplitState, now: Millis, *, done: boo
 class TaskReports:
     """Receives reports until closed, and counts the rows they name."""
 
-    def __init__(
-        self,
-        definition: SourceDefinition,
-        strategy: WatermarkStrategy,
-        address: ReportOptions,
-        logs: Logs,
-        *,
-        positions_are_rows: bool,
-    ) -> None:
+    def __init__(self, definition: SourceDefinition, policy: PlanPolicy, address: ReportOptions, logs: Logs) -> None:
         self._book = ReportBook()
         self.server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self.server)
         self._logs = logs
-        self._observe, self._summarized_by = strategy.tasks_observe, strategy.summarized_by
-        self._positions_are_rows = positions_are_rows
-        """Whether logs can be read from any position on."""
+        self._observe, self._summarized_by = policy.strategy.tasks_observe, policy.strategy.summarized_by
+        self._positions_are_rows = policy.on_loss.positions_are_rows
         self.late_at: Millis | None = None
         """The watermark that the last batch of this process began with."""
         self.rows = RowCounts()

@@ -26,7 +26,7 @@ ENDS = {"finalWatermark": "true"}
 
 def end_of(**given: str) -> StreamEnd:
     options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
-    return StreamEnd(options, fails_on_loss=True)
+    return StreamEnd(options)
 
 
 def run_of(live: Any, **options: str) -> Any:
@@ -113,7 +113,7 @@ def test_a_run_that_an_open_transaction_keeps_from_being_the_last_says_so_once(
 def test_a_run_that_ends_before_the_first_reading_has_ended_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     options = EngineOptions.of(TABLE.parse({}), format_name="file-log", given={})
     policy = replace(options.policy, after_catch_up=AfterCatchUp.WATERMARK)
-    end = StreamEnd(replace(options, policy=policy), fails_on_loss=True)
+    end = StreamEnd(replace(options, policy=policy))
     seen = observation(log_of([100, 200]), ends_are_final=True)
     for ends in ({A: 5}, {A: 5}, {}):
         state = SourceState({A: at(2)}, catch_up=CatchUp(ends))
