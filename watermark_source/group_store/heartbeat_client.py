@@ -61,7 +61,7 @@ class HeartbeatClient:
     @property
     def location(self) -> str:
         """The store's location, without secrets."""
-        return self._row.location
+        return self._row.store.location
 
     @property
     def trouble(self) -> str | None:
@@ -148,7 +148,7 @@ class HeartbeatClient:
             return
         before = silent_names(self._known.peers)
         try:
-            self._known.peers = peers_of(self._row.members())
+            self._known.peers = peers_of(self._row.store.members(self._row.identity))
         except Exception as error:  # noqa: BLE001 - a database's driver may raise any; no plan depends on the list
             # An old list would show the silence of another time.
             self._known.peers, self._list_failed = (), True

@@ -266,32 +266,19 @@ class OwnRow:
     """The row of this source, which one process at a time writes. For use by one thread."""
 
     def __init__(self, store: Store, identity: Identity) -> None:
-        self._store = store
-        self._identity = identity._replace(writer=secrets.token_hex(8))
+        self.store = store
+        self.identity = identity._replace(writer=secrets.token_hex(8))
+        """The member that owns the row. Its name changes when another process has taken the first name over."""
         self._is_written = False
         """Whether this process has written the row."""
 
-    @property
-    def identity(self) -> Identity:
-        """The member that owns the row. Its name changes when another process has taken the first name over."""
-        return self._identity
-
-    @property
-    def location(self) -> str:
-        """The store's location, without secrets."""
-        return self._store.location
-
     def exchange(self, report: GroupMember | None, apart: tuple[str, ...] = ()) -> Answer:
         """Write this source's report, and return the summary of the other members."""
-        self._identity = self._identity._replace(apart=apart)
-        while (answer := self._store.exchange(self._identity, report, takes_over=not self._is_written)) is None:
+        self.identity = self.identity._replace(apart=apart)
+        while (answer := self.store.exchange(self.identity, report, takes_over=not self._is_written)) is None:
             self._take_new_name()
         self._is_written = True
         return answer
-
-    def members(self) -> Sequence[MemberRow]:
-        """Return the group's other members, also those that are silent."""
-        return self._store.members(self._identity)
 
     def end(self, last: GroupMember | None) -> None:
         """Close the store, and leave the last report there: the process that comes next is waited for as after a kill.
@@ -300,20 +287,20 @@ class OwnRow:
         """
         try:
             if last is not None and last.status is MemberStatus.FINISHED:
-                self._store.leave(self._identity)
+                self.store.leave(self.identity)
             elif last is not None:
                 # The next process may have the row by now: then nothing is written.
-                self._store.exchange(self._identity, last, takes_over=False)
+                self.store.exchange(self.identity, last, takes_over=False)
         except Exception as error:  # noqa: BLE001 - a database's driver may raise any error
             _log.debug("the last report to the alignment group was not written: %s", error)
         finally:
-            self._store.close()
+            self.store.close()
 
     def _take_new_name(self) -> None:
         """Leave the row to the process that has taken it over: both processes run from copies of one checkpoint."""
-        self._identity = self._identity._replace(member=secrets.token_hex(6))
+        self.identity = self.identity._replace(member=secrets.token_hex(6))
         self._is_written = False
         _log.warning(
             "another process uses this source's name in the alignment group %s, as after a copy of a checkpoint; this "
-            "source takes a new name", self._identity.group,
+            "source takes a new name", self.identity.group,
         )  # fmt: skip
