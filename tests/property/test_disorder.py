@@ -71,7 +71,7 @@ def test_what_counts_is_how_far_rows_are_behind_the_highest_of_all_before(
     whole = SplitRange(SPLIT, 0, int(positions[-1]) + 1)
     highest = None if not before else Millis(ORIGIN + before * 100_000)
     behind = np.maximum(np.maximum.accumulate(times), times[0] if highest is None else highest) - times
-    received = summed(exact(reported(whole, found, highest, parts).segments, highest))
+    received = summed(exact(reported(whole, found, highest, parts).seen.segments, highest))
     if positions[-1] < SEGMENT:
         assert rows_of(received) == len(positions)
     expected = [counted(behind[part]) for part in halves_that_count(positions, times, highest)]

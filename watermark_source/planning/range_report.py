@@ -105,18 +105,11 @@ class RangeReport:
 class Coverage(NamedTuple):
     """The sum of the reports about a range, and the parts of it without a report."""
 
-    max_event_time: Millis | None
+    seen: RangeSummary
+    """What a strategy uses."""
     rows: RowTotals
     missing: tuple[SplitRange, ...] = ()
     """Parts of the range without a report, in order."""
-    marked: Millis | None = None
-    segments: tuple[DisorderSegment, ...] = ()
-    summaries: tuple[str, ...] = ()
-
-    @property
-    def summary(self) -> RangeSummary:
-        """Return the summary that a strategy uses."""
-        return RangeSummary(self.max_event_time, self.marked, self.segments, self.summaries, is_whole=not self.missing)
 
 
 def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
@@ -140,16 +133,17 @@ def cover(wanted: SplitRange, reports: Iterable[RangeReport]) -> Coverage:
         counted.append(report)
     if at < wanted.end:
         missing.append(SplitRange(wanted.split, at, wanted.end))
-    return Coverage(
+    seen = RangeSummary(
         max((r.max_event_time for r in counted if r.max_event_time is not None), default=None),
-        sum((r.rows for r in counted), NO_ROWS),
-        tuple(missing),
         max((r.marked for r in counted if r.marked is not None), default=None),
         tuple(segment for r in counted for segment in r.segments),
         tuple(r.summary for r in counted if r.summary is not None),
+        is_whole=not missing,
     )
+    return Coverage(seen, sum((r.rows for r in counted), NO_ROWS), tuple(missing))
 
 
 def whole(r: RangeReport) -> Coverage:
     """Return the coverage of one report by itself: the same as ``cover``, but fast for thousands of reports."""
-    return Coverage(r.max_event_time, r.rows, (), r.marked, r.segments, () if r.summary is None else (r.summary,))
+    summaries = () if r.summary is None else (r.summary,)
+    return Coverage(RangeSummary(r.max_event_time, r.marked, r.segments, summaries), r.rows)

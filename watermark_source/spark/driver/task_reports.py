@@ -259,9 +259,9 @@ class TaskReports:
             coverage = reported
             at = previewed.get(wanted.split)
             if at is not None and (state.future_cap is None or at <= state.future_cap):
-                coverage = Coverage(at, NO_ROWS)
+                coverage = Coverage(RangeSummary(at), NO_ROWS)
             if not have_times([wanted], state):
-                coverage = coverage._replace(max_event_time=None, summaries=())
+                coverage = coverage._replace(seen=replace(coverage.seen, highest=None, summaries=()))
                 self.snapshots.add(wanted.split.log, coverage.rows.read)
             elif coverage.missing and wanted.split in known and self._observe.is_needed:
                 again = reread_task(
@@ -274,7 +274,7 @@ class TaskReports:
                 )
                 again = replace(again, summarized_by=self._summarized_by)
                 coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
-            seen[wanted.split] = coverage.summary
+            seen[wanted.split] = coverage.seen
             self.rows.add(wanted.split, coverage.rows)
             self.rows.looked_again += coverage.rows.read - reported.rows.read if is_first else 0
         return seen
