@@ -44,12 +44,18 @@ _CLOCKS = {
 _STANDARD_CLOCK = "(CAST(EXTRACT(EPOCH FROM CURRENT_TIMESTAMP) AS BIGINT) * 1000)"
 
 
+@lru_cache
 def write_and_read(dialect: str, *, has_report: bool, takes_over: bool) -> str:
     """Return the statement of an ``AT_ONCE`` dialect that writes a member's row and returns ``others``.
 
     It returns no row if the member's row belongs to another process.
     """
-    return _write_and_read(dialect, has_report, takes_over)
+    updated = ", ".join(f"{name} = excluded.{name}" for name in (*_updated(has_report=has_report), "seen"))
+    where = "" if takes_over else f" WHERE {TABLE}.writer = excluded.writer"
+    return (
+        f"{insert(dialect)} ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {updated}{where} "
+        f"RETURNING {', '.join(_summary(dialect))}"
+    )
 
 
 def update(dialect: str, *, has_report: bool, takes_over: bool) -> str:
@@ -101,16 +107,6 @@ def forget(dialect: str) -> str:
     """Return the statement that deletes the rows of members that were silent for long."""
     silent = f"{_clock(dialect)} - {_SILENT_FOR} * {_TIME_TO_LIVE.format(row='')}"
     return f"DELETE FROM {TABLE} WHERE group_name = :group_name AND seen < {silent}"
-
-
-@lru_cache
-def _write_and_read(dialect: str, has_report: bool, takes_over: bool) -> str:
-    updated = ", ".join(f"{name} = excluded.{name}" for name in (*_updated(has_report=has_report), "seen"))
-    where = "" if takes_over else f" WHERE {TABLE}.writer = excluded.writer"
-    return (
-        f"{insert(dialect)} ON CONFLICT ({', '.join(KEY)}) DO UPDATE SET {updated}{where} "
-        f"RETURNING {', '.join(_summary(dialect))}"
-    )
 
 
 def _updated(*, has_report: bool) -> tuple[str, ...]:

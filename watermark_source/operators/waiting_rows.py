@@ -201,10 +201,6 @@ class Waiting:
         if pieces:
             yield Wave(tuple(pieces), Place(watermark + 1, 0))
 
-    def with_arrived(self, count: int) -> Waiting:
-        """Return the index after ``count`` more rows have arrived."""
-        return replace(self, arrived=self.arrived + count)
-
     def with_replaced(self, old: Sequence[SortedRun], runs: Sequence[Span]) -> tuple[Waiting, tuple[SortedRun, ...]]:
         """Return the index with new runs in place of old pieces, and the new pieces with their numbers."""
         numbers = {piece.number for piece in old}
@@ -244,7 +240,7 @@ class Buffer:
         late, on_time = partitioned(rows, times <= (_NO_TIME if watermark is None else watermark))
         if on_time.num_rows:
             numbered = with_arrival(on_time, self.layout, self.waiting.arrived)
-            self.waiting = self.waiting.with_arrived(on_time.num_rows)
+            self.waiting = replace(self.waiting, arrived=self.waiting.arrived + on_time.num_rows)
             self._replace((), in_order([numbered], self.layout))
         return late
 

@@ -139,7 +139,7 @@ def at_rest(
     The first watermark goes out at once, any other after a rest.
     """
     final = observation.logs.ends_are_final
-    if not (sent is None or final or _has_rested(observation, policy.watermark_interval)):
+    if not (sent is None or final or _has_rested(observation.history.rest, policy.watermark_interval)):
         return {}
     beyond, cap = _due(sent, policy.watermark_interval), policy.future_cap(observation.now)
     return by_clock(splits, observation, policy.strategy.at_rest, cap, beyond)
@@ -152,7 +152,7 @@ def _due(sent: Millis | None, interval: int) -> Millis:
 
 def due_now(sent: Millis | None, rest: Millis | None, interval: int) -> Millis:
     """Return the time that a watermark must exceed for a batch of its own now; the end of time without a rest."""
-    return _due(sent, interval) if sent is None or _is_long_enough(rest, interval) else MAX
+    return _due(sent, interval) if sent is None or _has_rested(rest, interval) else MAX
 
 
 def clock_of(before: SourceState, now: Millis) -> Millis:
@@ -205,15 +205,11 @@ def tick_is_due(state: SourceState, observation: Observation, interval: int, *, 
     if has_rows or state.watermark is None:
         return True
     late = observation.now - state.watermark > interval
-    return late and not observation.logs.ends_are_final and _has_rested(observation, interval)
+    return late and not observation.logs.ends_are_final and _has_rested(observation.history.rest, interval)
 
 
-def _has_rested(observation: Observation, interval: int) -> bool:
+def _has_rested(rest: Millis | None, interval: int) -> bool:
     """Return whether a batch without rows may be made for the time alone."""
-    return _is_long_enough(observation.history.rest, interval)
-
-
-def _is_long_enough(rest: Millis | None, interval: int) -> bool:
     return rest is not None and rest >= interval
 
 

@@ -79,7 +79,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Only one of the processes that load a reader is the source's runner: tasks and Spark's planning are not.
             from watermark_source.spark.driver.group_membership import Membership  # noqa: PLC0415
 
-            self._membership = Membership.of(self.options)
+            self._membership = Membership(self.options)
         return self._membership
 
     @property

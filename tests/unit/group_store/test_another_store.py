@@ -143,10 +143,10 @@ def test_members_of_a_group_wait_for_the_slowest_over_a_store_of_another_package
 def test_a_source_joins_its_group_in_the_store_that_its_options_name() -> None:
     given = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", "alignmentStore": "memory://here"}
     options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
-    with closing(Membership.of(options)) as member:
+    with closing(Membership(options)) as member:
         member.others(GroupState(member="known"))
         assert [kept.identity.member for kept in MemoryStore.hosts["here"].values()] == ["known"]
-        other = Membership.of(
+        other = Membership(
             EngineOptions.of(
                 TABLE.parse({**given, "alignmentMaxDrift": "2 minutes"}), format_name="file-log", given=given
             )

@@ -34,10 +34,9 @@ _log = logging.getLogger(__name__)
 class Membership:
     """The other members of the alignment group, and what this source publishes to them."""
 
-    def __init__(self, source_name: str, group: GroupOptions | None, max_drift: int | None) -> None:
-        self._source_name = source_name
-        self._group = group
-        self._max_drift = self._drift = max_drift
+    def __init__(self, options: EngineOptions) -> None:
+        self._source_name, self._group = options.source_name, options.group
+        self._max_drift = self._drift = options.policy.alignment.max_drift
         """``_drift``: the one in force in the last plan."""
         self._local: LocalMembers | None = None
         self._has_files = True
@@ -45,17 +44,12 @@ class Membership:
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
-        self._turns = SharedTurns(source_name)
+        self._turns = SharedTurns(options.source_name)
         self._clock = Clock()
         self._complete = False
         """Whether this process has seen as many members as wanted."""
         self._began = 0.0
         """Since when others can join, in seconds of the monotonic clock."""
-
-    @classmethod
-    def of(cls, options: EngineOptions) -> Membership:
-        """Return the place of a source with these options."""
-        return cls(options.source_name, options.group, options.policy.alignment.max_drift)
 
     def register(self) -> None:
         """Make this source known to the other sources of this driver.

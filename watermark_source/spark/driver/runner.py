@@ -85,7 +85,7 @@ class SourceRunner:
         idleness = policy.idleness
         quiet = SHORTEST_IDLE_TIMEOUT if idleness.learned else idleness.timeout
         logs = Logs(self._connector, clock, policy, quiet=quiet)
-        self._membership = membership or Membership.of(options)
+        self._membership = membership or Membership(options)
         spare_imports()
         collect_rarely()
         self._offsets = Offsets(definition, options.source_name, self._connector)

@@ -63,7 +63,7 @@ def make() -> Iterator[Make]:
         given = {"alignmentGroup": "g", "alignmentMaxDrift": "1 minute", **more}
         options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
         assert options.group is not None
-        made.append(Membership.of(replace(options, group=replace(options.group, time_to_live=time_to_live))))
+        made.append(Membership(replace(options, group=replace(options.group, time_to_live=time_to_live))))
         return made[-1]
 
     yield one
