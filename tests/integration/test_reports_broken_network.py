@@ -64,7 +64,7 @@ def _task(address: ReportAddress, book: ReportBook, seed: int, task: int) -> Fig
             found = book.cover(report.range)
             arrived = not found.missing
             lost += is_delivered and not arrived
-            if arrived and (found.max_event_time, found.rows) != (report.max_event_time, report.rows):
+            if arrived and (found.seen.highest, found.rows) != (report.max_event_time, report.rows):
                 wrong.append(f"{report} arrived as {found}")
         errors += not is_delivered
     return Figures(1, errors, lost, wrong=tuple(wrong))

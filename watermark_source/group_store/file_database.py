@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
-from watermark_source.errors import RefusedError, UnreachableError
-from watermark_source.group_store import statements, store_waits
+from watermark_source.group_store import failures, statements, store_waits
 from watermark_source.planning.group import LONGEST_NAME
 
-_TRIES, _RETRY_AFTER = 3, 0.05
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)
-"""Errors of an open database: the table, or its content, is not what members write."""
+"""Errors of an open database."""
 _NAME = f"VARCHAR({LONGEST_NAME}) NOT NULL"
 _TABLE = f"""
 CREATE TABLE IF NOT EXISTS {statements.TABLE} (
@@ -50,9 +48,7 @@ class FileDatabase:
         """Implement ``Database.rows``."""
         if self._file is not None and not self._file.is_in_place:
             self.close()
-            raise UnreachableError(
-                f"the store of the alignment group, {self.location}, does not answer: its file was removed while open"
-            )
+            raise failures.unanswered(self.location, "its file was removed while open")
         with self._declared_errors():
             return self._open().execute(statement, parameters).fetchall()
 
@@ -69,7 +65,7 @@ class FileDatabase:
                 self._path, timeout=store_waits.BUSY_FILE, isolation_level=None, check_same_thread=False
             )
             try:
-                _set_up(opened)
+                failures.create(partial(_set_up, opened), sqlite3.OperationalError)
                 self._file = OpenFile(_path_of(opened))
             except BaseException:
                 opened.close()
@@ -83,26 +79,17 @@ class FileDatabase:
             yield
         except sqlite3.Error as error:
             self.close()
-            if isinstance(error, _REFUSALS):
-                raise RefusedError(f"the store of the alignment group, {self.location}, refuses: {error}") from None
-            raise UnreachableError(
-                f"the store of the alignment group, {self.location}, does not answer: {error}"
-            ) from None
+            named = failures.refused if isinstance(error, _REFUSALS) else failures.unanswered
+            raise named(self.location, error) from None
 
 
-def _set_up(connection: sqlite3.Connection, tries: int = _TRIES) -> None:
-    """Create the table in a file that processes share; retried, because another process may hold the file locked."""
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        # Each member writes its row again within a second, so no content has to survive a crash of the machine.
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(_TABLE)
-        connection.execute(_INDEX)
-    except sqlite3.OperationalError:
-        if tries == 1:
-            raise
-        time.sleep(_RETRY_AFTER)
-        _set_up(connection, tries - 1)
+def _set_up(connection: sqlite3.Connection) -> None:
+    """Create the table in a file that processes share."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    # Each member writes its row again within a second, so no content has to survive a crash of the machine.
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute(_TABLE)
+    connection.execute(_INDEX)
 
 
 def _path_of(connection: sqlite3.Connection) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -33,8 +33,8 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from watermark_source.errors import OptionError, RefusedError, UnreachableError
-from watermark_source.group_store import statements, store_waits
+from watermark_source.errors import OptionError, SourceError
+from watermark_source.group_store import failures, statements, store_waits
 from watermark_source.group_store.statements import INDEX, TABLE
 from watermark_source.planning.group import LONGEST_NAME
 
@@ -63,10 +63,9 @@ identifies the process that wrote the row last: two processes with the same ``me
 detect each other by it.
 """
 
-_TRIES, _RETRY_AFTER = 3, 0.05
 _ACCEPTED = "must be the URL of a database in SQLAlchemy's form"
 _REFUSALS = (ProgrammingError, DataError, IntegrityError)
-"""Errors of a database that answers: the table, or its content, is not what members write."""
+"""Errors of a database that answers."""
 
 
 class ServerDatabase:
@@ -145,7 +144,7 @@ class ServerDatabase:
             engine = engine.execution_options(isolation_level="AUTOCOMMIT" if at_once else "READ COMMITTED")
             event.listen(engine, "connect", self._keep_connection, insert=True)
             try:
-                _create_table(engine)
+                failures.create(partial(METADATA.create_all, engine), SQLAlchemyError)
             except BaseException:
                 engine.dispose()
                 raise
@@ -155,12 +154,11 @@ class ServerDatabase:
     def _keep_connection(self, connection: object, _: object) -> None:
         self._connection = connection
 
-    def _declared(self, error: SQLAlchemyError) -> UnreachableError | RefusedError:
+    def _declared(self, error: SQLAlchemyError) -> SourceError:
         self.close()
         reason = str(getattr(error, "orig", None) or error).strip().replace("\n", " ")
-        if isinstance(error, _REFUSALS):
-            return RefusedError(f"the store of the alignment group, {self.location}, refuses: {reason}")
-        return UnreachableError(f"the store of the alignment group, {self.location}, does not answer: {reason}")
+        named = failures.refused if isinstance(error, _REFUSALS) else failures.unanswered
+        return named(self.location, reason)
 
 
 def server_database(given: str, *, example: str) -> ServerDatabase:
@@ -199,17 +197,6 @@ def _run(connection: Connection, statement: str, parameters: Mapping[str, Any]) 
     prepared = text(statement)
     named = {name: value for name, value in parameters.items() if name in prepared._bindparams}  # noqa: SLF001
     return connection.execute(prepared, named)
-
-
-def _create_table(engine: Engine, tries: int = _TRIES) -> None:
-    """Create the table unless it exists; retried, because several members may create it at once and one succeeds."""
-    try:
-        METADATA.create_all(engine)
-    except SQLAlchemyError:
-        if tries == 1:
-            raise
-        time.sleep(_RETRY_AFTER)
-        _create_table(engine, tries - 1)
 
 
 _OF_POSTGRESQL = {
