@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +11,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
-    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
@@ -19,7 +18,6 @@ from pyspark.sql.types import (
     DayTimeIntervalType,
     DecimalType,
     IntegralType,
-    MapType,
     NumericType,
     StringType,
     StructField,
@@ -183,7 +181,7 @@ def temporal_join(
     joined = packs.groupBy(BUCKET).transformWithStateInPandas(
         TemporalJoinProcessor(layout), UNPACKED, outputMode="append", timeMode="eventTime"
     )
-    result = StructType(nullable([*probe.schema.fields, *added]))
+    result = StructType([*probe.schema.fields, *added]).toNullable()  # a probe row without a match has nulls
     rows = joined.mapInArrow(unpacker(arrow_columns(result.fields), layout.name), result)
     metadata = dict(probe.schema[probe_time].metadata)
     if not layout.processing_time:
@@ -543,22 +541,9 @@ def _text(df: DataFrame, name: str) -> Column:
     return (F.unix_micros(column) if isinstance(kind, TimestampType) else column).cast("string")
 
 
-def nullable(fields: Iterable[StructField]) -> list[StructField]:
-    """Return the columns as nullable, nested fields included: a probe row without a match has nulls."""
-    return [StructField(field.name, _nullable(field.dataType), metadata=field.metadata) for field in fields]
-
-
-def _nullable(kind: DataType) -> DataType:
-    if isinstance(kind, StructType):
-        return StructType(nullable(kind.fields))
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    return MapType(kind.keyType, _nullable(kind.valueType)) if isinstance(kind, MapType) else kind
-
-
-def arrow_columns(fields: Iterable[StructField]) -> pa.Schema:
+def arrow_columns(fields: list[StructField]) -> pa.Schema:
     """Return the columns' Arrow schema, nullable; raises ``UsageError`` for types that Spark cannot pass to Python."""
-    return pa.schema([_arrow(field) for field in nullable(fields)])
+    return pa.schema([_arrow(field) for field in StructType(fields).toNullable()])
 
 
 def _arrow(field: StructField) -> pa.Field:
