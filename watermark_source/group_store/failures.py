@@ -1,4 +1,4 @@
-"""What fails in the database of a store: tried again where another member is the reason, and named as an error of ours."""
+"""What fails in a store's database: tried again where another member is the reason, and named as an error of ours."""
 
 from __future__ import annotations
 

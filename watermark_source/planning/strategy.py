@@ -538,8 +538,9 @@ class Ingestion(WatermarkStrategy):
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Name the lag that would have been enough."""
+        lag = format_duration(self.write_delay)
         return LateCause(
-            f"They were written longer after their event time than maxWatermarkLag ({format_duration(self.write_delay)})",
+            f"They were written longer after their event time than maxWatermarkLag ({lag})",
             option=("maxWatermarkLag", self.write_delay + longest + 1),
         )
 

@@ -46,12 +46,16 @@ def test_a_repeated_report_counts_once() -> None:
 
 def test_a_report_that_overlaps_another_does_not_count() -> None:
     found = cover(SplitRange(A, 0, 20), [report(0, 12, 1), report(8, 20, 9)])
-    assert found == Coverage(RangeSummary(Millis(1), is_whole=False), RowTotals(read=12, future=1), (SplitRange(A, 12, 20),))
+    assert found == Coverage(
+        RangeSummary(Millis(1), is_whole=False), RowTotals(read=12, future=1), (SplitRange(A, 12, 20),)
+    )
 
 
 def test_reports_about_other_splits_empty_ranges_or_beyond_the_range_do_not_count() -> None:
     others = [report(0, 10, 9, split=B), report(5, 15, 9), report(3, 3, 9)]
-    assert cover(SplitRange(A, 0, 10), others) == Coverage(RangeSummary(is_whole=False), NO_ROWS, (SplitRange(A, 0, 10),))
+    assert cover(SplitRange(A, 0, 10), others) == Coverage(
+        RangeSummary(is_whole=False), NO_ROWS, (SplitRange(A, 0, 10),)
+    )
 
 
 def test_an_empty_range_is_covered_by_nothing() -> None:

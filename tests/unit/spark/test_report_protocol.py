@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from watermark_source.contract.stream import Relocation
-from watermark_source.planning.disorder import BUCKETS, DisorderSegment
-from watermark_source.planning.range_report import RangeReport, RowTotals
+from watermark_source.planning.disorder import BUCKETS, DisorderSegment, RangeSummary
+from watermark_source.planning.range_report import Coverage, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
@@ -90,9 +90,7 @@ def test_what_is_sent_arrives(book: ReportBook, server: ReportServer) -> None:
     )  # fmt: skip
     assert protocol.decode(b"".join(protocol.messages([other]))) == [other]
     assert send_reports(server.address, [REPORT, other])
-    assert book.cover(WHOLE) == book.cover(WHOLE)._replace(
-        max_event_time=Millis(99), rows=RowTotals(read=10, future=1), missing=()
-    )
+    assert book.cover(WHOLE) == Coverage(RangeSummary(Millis(99)), RowTotals(read=10, future=1), ())
     assert arrived(book, other.range)
 
 
@@ -116,7 +114,7 @@ def test_reports_that_are_longer_than_a_message_arrive_in_several(book: ReportBo
     seen = [RangeReport(r, Millis(2**41), RowTotals(read=10_000), segments=(segment,)) for r in ranges]
     assert sum(map(len, protocol.messages(seen))) > 2 * protocol.MAX_BODY
     assert send_reports(server.address, seen)
-    assert all(not found.missing and found.segments == (segment,) for found in book.cover_each(ranges))
+    assert all(not found.missing and found.seen.segments == (segment,) for found in book.cover_each(ranges))
 
 
 def test_many_tasks_report_at_once(book: ReportBook, server: ReportServer) -> None:

@@ -186,7 +186,8 @@ def _pieces(of: SplitRange, micros: Longs, late_at: Millis | None, piece_rows: i
     lowest = np.where(dated if late_at is None else dated & (times > late_at), times, MAX)
     first = np.arange(0, rows, piece_rows)
     ends = of.end - rows + np.append(first[1:], rows)
-    return np.stack((np.append(of.start, ends[:-1]), ends, np.minimum.reduceat(lowest, first)))
+    pieces: Longs = np.stack((np.append(of.start, ends[:-1]), ends, np.minimum.reduceat(lowest, first)))
+    return pieces
 
 
 def _counted(micros: Longs, future_cap: Millis | None) -> Longs:

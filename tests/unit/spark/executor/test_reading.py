@@ -75,7 +75,7 @@ def test_the_report_goes_out_when_the_last_row_has_been_taken_and_not_before() -
         assert book.cover(wanted).missing == (wanted,)
         assert next(batches, None) is None
         assert book.cover(wanted).missing == ()
-        assert book.cover(wanted).max_event_time == 9
+        assert book.cover(wanted).seen.highest == 9
     finally:
         server.close()
 
