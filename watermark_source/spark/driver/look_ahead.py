@@ -186,13 +186,12 @@ def _pieces(of: SplitRange, micros: Longs, late_at: Millis | None, piece_rows: i
     lowest = np.where(dated if late_at is None else dated & (times > late_at), times, MAX)
     first = np.arange(0, rows, piece_rows)
     ends = of.end - rows + np.append(first[1:], rows)
-    pieces: Longs = np.stack((np.append(of.start, ends[:-1]), ends, np.minimum.reduceat(lowest, first)))
-    return pieces
+    return np.stack((np.append(of.start, ends[:-1]), ends, np.minimum.reduceat(lowest, first)))
 
 
 def _counted(micros: Longs, future_cap: Millis | None) -> Longs:
     """Return the event times in milliseconds that may move a watermark."""
-    times = micros[micros != MAX] // 1_000
+    times: Longs = micros[micros != MAX] // 1_000
     return times if future_cap is None else times[times <= future_cap]
 
 
