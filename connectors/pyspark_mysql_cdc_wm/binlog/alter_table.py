@@ -137,10 +137,10 @@ def _changes_all(part: Sequence[Token], others: set[LoggedTable]) -> bool:
     for at in range(len(part)):
         word, before = _upper(part, at), _upper(part, at - 1)
         if word == "RENAME" and _upper(part, at + 1) not in ("COLUMN", "INDEX", "KEY"):
-            named = at + 1
-            if _upper(part, named) in ("TO", "AS") or part[named : named + 1] == [(SIGN, "=")]:
-                named += 1
-            others.add(Walk(iter(part[named:])).table())
+            named = Walk(iter(part[at + 1 :]))
+            if not named.word("TO", "AS"):
+                named.sign("=")
+            others.add(named.table())
             found = True
         elif word == "PARTITION" and at == 1 and before in _PARTITIONS_CHANGED:
             found = True
@@ -157,8 +157,9 @@ def _loses_engine(part: Sequence[Token]) -> bool:
     """Return whether a table's options change its engine to one that does not keep its rows."""
     for at in range(len(part)):
         if _upper(part, at) in ("ENGINE", "TYPE"):
-            value = part[at + 2 if part[at + 1 : at + 2] == [(SIGN, "=")] else at + 1 :][:1]
-            if not value or value[0].kind not in (WORD, NAME, TEXT) or value[0].text.upper() not in _ENGINES_WITH_ROWS:
+            walk = Walk(iter(part[at + 1 :]))
+            walk.sign("=")
+            if walk.now.kind not in (WORD, NAME, TEXT) or walk.now.text.upper() not in _ENGINES_WITH_ROWS:
                 return True
     return False
 
@@ -171,53 +172,43 @@ def _drops_no_row(part: Sequence[Token]) -> bool:
     return _upper(part, 0) in _DROPS_NO_ROW and not words & _ROWS_MUST_FIT
 
 
-def _column(part: Sequence[Token], at: int) -> tuple[str, int]:
-    """Return the column's name at an index, without a table before it, and the index behind it."""
-    walk = Walk(iter(part[at:]))
-    name, used = walk.name(), 1
+def _column(walk: Walk) -> str:
+    """Return the column's name behind COLUMN and IF EXISTS, without a table before it, and advance."""
+    walk.word("COLUMN")
+    walk.skip_if_exists()
+    name = walk.name()
     while walk.sign("."):
-        name, used = walk.name(), used + 2
-    return name, at + used
-
-
-def _behind_column(part: Sequence[Token], at: int) -> int:
-    """Return the index behind COLUMN and IF EXISTS."""
-    if _upper(part, at) == "COLUMN":
-        at += 1
-    if _upper(part, at) != "IF":
-        return at
-    return at + 3 if _upper(part, at + 1) == "NOT" else at + 2
+        name = walk.name()
+    return name
 
 
 def _renamed_column(part: Sequence[Token]) -> tuple[str, str] | None:
-    first = _upper(part, 0)
-    if first == "RENAME" and _upper(part, 1) == "COLUMN":
-        before, at = _column(part, _behind_column(part, 1))
-        return before, _column(part, at + 1)[0]
-    if first == "CHANGE":
-        before, at = _column(part, _behind_column(part, 1))
-        return before, _column(part, at)[0]
+    walk = Walk(iter(part))
+    if walk.word("CHANGE"):
+        return _column(walk), _column(walk)
+    if walk.word("RENAME") and walk.is_word("COLUMN"):
+        before = _column(walk)
+        walk.step()  # TO
+        return before, _column(walk)
     return None
 
 
 def _generated_columns(part: Sequence[Token]) -> tuple[str, ...]:
     """Return the names of a column that is declared again with an expression, which stands in brackets behind AS."""
     behind = [_upper(part, at + 1) for at in range(len(part)) if _upper(part, at) == "AS"]
-    if _upper(part, 0) not in _REDECLARE or not behind or "ROW" in behind:
+    walk = Walk(iter(part))
+    if not walk.word(*_REDECLARE) or not behind or "ROW" in behind:
         return ()
-    return _renamed_column(part) or (_column(part, _behind_column(part, 1))[0],)
+    return _renamed_column(part) or (_column(walk),)
 
 
 def _dropped_column(part: Sequence[Token]) -> str | None:
-    if _upper(part, 0) != "DROP" or _upper(part, 1) in _KEYS:
-        return None
-    return _column(part, _behind_column(part, 1))[0]
+    walk = Walk(iter(part))
+    return _column(walk) if walk.word("DROP") and not walk.is_word(*_KEYS) else None
 
 
 def _added_column(part: Sequence[Token]) -> str | None:
-    if _upper(part, 0) != "ADD" or _upper(part, 1) in _NO_COLUMN_ADDED:
+    walk = Walk(iter(part))
+    if not walk.word("ADD") or walk.is_word(*_NO_COLUMN_ADDED):
         return None
-    if (_upper(part, 1), _upper(part, 2)) in _NO_COLUMN_EITHER:
-        return None
-    at = _behind_column(part, 1)
-    return _column(part, at)[0] if at < len(part) else None
+    return None if (_upper(part, 1), _upper(part, 2)) in _NO_COLUMN_EITHER else _column(walk)

@@ -275,6 +275,18 @@ class Walk:
         first = self.name()
         return LoggedTable(first, self.name()) if self.sign(".") else LoggedTable(None, first)
 
+    def tables(self) -> frozenset[LoggedTable]:
+        """Return the tables of a list that begins at the current token, and advance."""
+        found = {self.table()}
+        while self.sign(","):
+            found.add(self.table())
+        return frozenset(found)
+
+    def skip_words(self, *wanted: str) -> None:
+        """Advance over all of these keywords that follow."""
+        while self.word(*wanted):
+            pass
+
     def skip_wait(self) -> None:
         """Advance over MariaDB's WAIT or NOWAIT, if there is one."""
         if self.word("WAIT"):

@@ -236,13 +236,11 @@ def _drop(walk: Walk) -> StatementEffect:
     if not walk.word("TABLE", "TABLES"):
         raise walk.unexpected("a kind of object that DROP can drop")
     walk.skip_if_exists()
-    found = {walk.table()}
-    while walk.sign(","):
-        found.add(walk.table())
+    found = walk.tables()
     walk.skip_wait()
     walk.word("RESTRICT", "CASCADE")
     walk.expect_end()
-    return StatementEffect(dropped=frozenset(found))
+    return StatementEffect(dropped=found)
 
 
 def _create(walk: Walk) -> StatementEffect:
@@ -317,13 +315,10 @@ def _repair(walk: Walk) -> StatementEffect:
         return NOTHING
     if not walk.word("TABLE", "TABLES"):
         raise walk.unexpected("what REPAIR is known to repair")
-    found = {walk.table()}
-    while walk.sign(","):
-        found.add(walk.table())
-    while walk.word("QUICK", "EXTENDED", "USE_FRM", "FORCE"):
-        pass
+    found = walk.tables()
+    walk.skip_words("QUICK", "EXTENDED", "USE_FRM", "FORCE")
     walk.expect_end()
-    return StatementEffect(whole=frozenset(found), keeps_columns=True)
+    return StatementEffect(whole=found, keeps_columns=True)
 
 
 def _set(walk: Walk) -> StatementEffect:
@@ -344,20 +339,17 @@ def _set(walk: Walk) -> StatementEffect:
 
 
 def _insert(walk: Walk) -> StatementEffect:
-    while walk.word(*_MODIFIERS):
-        pass
+    walk.skip_words(*_MODIFIERS)
     return _changed(walk)
 
 
 def _update(walk: Walk) -> StatementEffect:
-    while walk.word(*_MODIFIERS):
-        pass
+    walk.skip_words(*_MODIFIERS)
     return _changed(walk, "SET")
 
 
 def _delete(walk: Walk) -> StatementEffect:
-    while walk.word(*_MODIFIERS):
-        pass
+    walk.skip_words(*_MODIFIERS)
     if not walk.word("FROM"):
         return StatementEffect(RowsStatement())
     return _changed(walk, "WHERE", "ORDER", "LIMIT")
