@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from pyspark_mysql_cdc_wm.server_side import LoggedTable, ServerSide, Since
+from pyspark_mysql_cdc_wm.server_side import ServerSide
 from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
 from pyspark_mysql_cdc_wm.verifying.comparison import too_long
 from pyspark_mysql_cdc_wm.verifying.logged_rows import before_changes, keys_by_piece
@@ -49,20 +47,16 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
         raise UsageError(f"{file} is there already; name another file")
     if not file.parent.is_dir():
         raise UsageError(f"{file} cannot be written: {file.parent} is not a folder")
-    server, spark = ServerSide.of(checkpoint, options), SparkSession.builder.getOrCreate()
-    given = server.source.options
-    source = replace(server.source, options=replace(given, unlogged=given.unlogged._replace(wants_past=True)))
-    with closing(server.connection()) as connection:
-        pieces = server.pieces(connection)
-        since = Since.of(connection, server.state, server.state)
-        log = LoggedTable(spark, source, server.table, pieces)
-        with server.read(connection, log, since) as read:
-            by_piece = keys_by_piece(read.changed)
-            found = pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
-            if any(column.type in _LONG for column in server.table.columns) and read.rows.any_is_too_long():
-                raise too_long()
+    with (
+        ServerSide.of(checkpoint, options) as server,
+        server.of_the_past.read(SparkSession.builder.getOrCreate(), server.since(server.state)) as read,
+    ):
+        by_piece = keys_by_piece(read.changed)
+        found = server.pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
+        if any(column.type in _LONG for column in server.table.columns) and read.rows.any_is_too_long():
+            raise too_long()
     position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)
-    stated = before_changes(found, read.changed, pieces.count)
-    made = Certificate(server.table, server.batch, position, pieces, stated)
+    stated = before_changes(found, read.changed, server.pieces.count)
+    made = Certificate(server.table, server.batch, position, server.pieces, stated)
     made.write(file)
     return f"{file}: {server.table.name} with {made.rows} rows, as of {made.as_of}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
 from pyspark.sql.types import StructType
 
@@ -17,7 +17,6 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, wait_until_visible
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
-from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options import mysql_options
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.tables import TableReading
@@ -51,55 +50,6 @@ class Since:
     start: int
     relocation: Relocation
 
-    @classmethod
-    def of(cls, connection: MySqlConnection, state: SourceState, planned: SourceState) -> Since:
-        """Return where to read behind a state; all before it is visible in a SELECT.
-
-        The server has what is before ``planned`` too: a copy that was read before this may have rows of it.
-
-        Raises:
-            OffsetError: the checkpoint is of another server, and there are no GTIDs to tell what it has read, or the
-                server lacks transactions that the query has read.
-            UnsupportedFormatError: MySQL without GTIDs does not report what is visible.
-            DataLossError: transactions that come next were purged.
-        """
-        status, system, origin = LogStatus(connection), connection.pin_server(), state.origin
-        transactions = Transactions.of(connection, status)
-        if transactions is not None and origin is not None and origin.done is not None:
-            replica = MySqlReplica(connection, status, transactions, system, None)
-            replica.begin(None if planned.origin is None else planned.origin.done)
-            return cls(replica.begin(origin.done), Relocation(system, left_out=origin.done))
-        if not connection.is_mariadb:
-            raise UnsupportedFormatError(
-                f"{connection.settings.where} and the checkpoint need GTIDs (gtid_mode = ON): without them MySQL does "
-                "not report which transactions a SELECT sees"
-            )
-        if origin is not None and origin.copy != system:
-            raise OffsetError(f"the checkpoint is of another server ({origin.copy}) than {system}")
-        wait_until_visible(connection)
-        return cls(state.splits[BINLOG].position - (0 if origin is None else origin.shift), Relocation(system))
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedTable:
-    """The binlog's rows of a table, with their fingerprints."""
-
-    spark: SparkSession
-    source: MySqlSource
-    table: ComparedTable
-    pieces: Pieces
-
-    def rows(self, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
-        """Yield the key, piece and fingerprint of each row that a range of the binlog has."""
-        layout = replace(self.source.layout, about=(CHANGE_TYPE,))
-        reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
-        return logged_rows(
-            self.spark, reader.relocated(relocation).read([wanted]), self.table.schema, self._fingerprints
-        )
-
-    def _fingerprints(self, rows: DataFrame) -> DataFrame:
-        return self.table.of_rows(rows, self.pieces, F.expr(self.table.row.spark), CHANGE_TYPE)
-
 
 @dataclass(frozen=True, slots=True)
 class ReadSince:
@@ -116,18 +66,20 @@ class ReadSince:
 
 @dataclass(frozen=True, slots=True)
 class ServerSide:
-    """A table, and the state of the query that copies it."""
+    """A table in pieces, the state of the query that copies it, and a connection to the server."""
 
+    connection: MySqlConnection
     source: MySqlSource
     table: ComparedTable
-    columns: TableColumns
+    pieces: Pieces
     batch: int
     """The last committed batch."""
     state: SourceState
     """After it."""
 
     @classmethod
-    def of(cls, checkpoint: str | Path, options: Mapping[str, str]) -> ServerSide:
+    @contextmanager
+    def of(cls, checkpoint: str | Path, options: Mapping[str, str]) -> Iterator[ServerSide]:
         """Describe the table on the server, and read the checkpoint.
 
         Raises:
@@ -154,27 +106,69 @@ class ServerSide:
         if state.snapshots.complete is not None and source.tables.key(name) not in map(source.tables.key, read):
             raise UsageError(f"{checkpoint}: the snapshot of {name} is not complete. Verify the copy when it is")
         table = ComparedTable(name, columns.key, compared, schema)
-        return cls(source, table, columns, batch, state)
+        with closing(MySqlConnection(client)) as connection:
+            rows = rows_now(connection, {name}).get(name, 0)
+            yield cls(
+                connection, source, table, cut(connection, name, columns.key_columns, table.key, rows), batch, state
+            )
 
-    def connection(self) -> MySqlConnection:
-        """Return a new connection."""
-        return MySqlConnection(self.source.options.client)
+    @property
+    def of_the_past(self) -> ServerSide:
+        """The same, which refuses changes of which the binlog has no earlier rows."""
+        options = self.source.options
+        wanted = replace(options, unlogged=options.unlogged._replace(wants_past=True))
+        return replace(self, source=replace(self.source, options=wanted))
 
-    def pieces(self, connection: MySqlConnection) -> Pieces:
-        """Cut the table."""
-        rows = rows_now(connection, {self.table.name}).get(self.table.name, 0)
-        return cut(connection, self.table.name, self.columns.key_columns, self.table.key, rows)
+    def since(self, planned: SourceState) -> Since:
+        """Return where to read behind the last committed batch; all before it is visible in a SELECT.
+
+        The server has what is before ``planned`` too: a copy that was read before this may have rows of it.
+
+        Raises:
+            OffsetError: the checkpoint is of another server, and there are no GTIDs to tell what it has read, or the
+                server lacks transactions that the query has read.
+            UnsupportedFormatError: MySQL without GTIDs does not report what is visible.
+            DataLossError: transactions that come next were purged.
+        """
+        connection, origin = self.connection, self.state.origin
+        status, system = LogStatus(connection), connection.pin_server()
+        transactions = Transactions.of(connection, status)
+        if transactions is not None and origin is not None and origin.done is not None:
+            replica = MySqlReplica(connection, status, transactions, system, None)
+            replica.begin(None if planned.origin is None else planned.origin.done)
+            return Since(replica.begin(origin.done), Relocation(system, left_out=origin.done))
+        if not connection.is_mariadb:
+            raise UnsupportedFormatError(
+                f"{connection.settings.where} and the checkpoint need GTIDs (gtid_mode = ON): without them MySQL does "
+                "not report which transactions a SELECT sees"
+            )
+        if origin is not None and origin.copy != system:
+            raise OffsetError(f"the checkpoint is of another server ({origin.copy}) than {system}")
+        wait_until_visible(connection)
+        return Since(self.state.splits[BINLOG].position - (0 if origin is None else origin.shift), Relocation(system))
+
+    def logged(self, spark: SparkSession, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
+        """Yield the key, piece and fingerprint of each row of the table that a range of the binlog has."""
+        layout = replace(self.source.layout, about=(CHANGE_TYPE,))
+        reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
+        text = F.expr(self.table.row.spark)
+        return logged_rows(
+            spark,
+            reader.relocated(relocation).read([wanted]),
+            self.table.schema,
+            lambda rows: self.table.of_rows(rows, self.pieces, text, CHANGE_TYPE),
+        )
 
     @contextmanager
-    def read(self, connection: MySqlConnection, log: LoggedTable, since: Since) -> Iterator[ReadSince]:
+    def read(self, spark: SparkSession, since: Since) -> Iterator[ReadSince]:
         """Hold the table in one consistent read, and read what was logged before its end; raises as the source."""
         table = self.table
         with closing(ConsistentView(self.source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
-            status = LogStatus(connection)
+            status = LogStatus(self.connection)
             end = status.end()
-            changes = log.rows(SplitRange(BINLOG, since.start, end.number), since.relocation)
+            changes = self.logged(spark, SplitRange(BINLOG, since.start, end.number), since.relocation)
             changed = states_of(view.kept_alive(changes))
             rows = Rows(table.name, table.key, table.row, view.select)
             yield ReadSince(rows, changed, end.number, end.shown(status.base()))

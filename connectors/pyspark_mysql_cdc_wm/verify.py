@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -14,7 +14,7 @@ from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, FIRST_OFFSET, file_
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT, OPTION_TABLE
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.server_side import LoggedTable, ServerSide, Since
+from pyspark_mysql_cdc_wm.server_side import ServerSide
 from pyspark_mysql_cdc_wm.verifying.comparison import Compared, Difference, Kind, compare, counts, differences
 from pyspark_mysql_cdc_wm.verifying.named_copy import loading
 from pyspark_mysql_cdc_wm.verifying.verdict import Verdict
@@ -48,26 +48,22 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
         DataLossError: the server no longer has the binlog since the checkpoint.
         SourceError: the server cannot be reached, or refuses.
     """
-    server = ServerSide.of(checkpoint, options)
-    copy = load()
-    with closing(server.connection()) as connection:
-        pieces = server.pieces(connection)
+    with ServerSide.of(checkpoint, options) as server:
         # Read once, and kept: the copy may be written meanwhile.
-        kept = server.table.fingerprints(copy, pieces).localCheckpoint()
+        kept = server.table.fingerprints(load(), server.pieces).localCheckpoint()
         # What was begun before it was read may be in it.
-        since = Since.of(connection, server.state, planned_state(checkpoint, FORMAT))
-        log = LoggedTable(copy.sparkSession, server.source, server.table, pieces)
-        with server.read(connection, log, since) as read:
-            compared = compare(kept, read.rows, pieces, read.changed)
+        since = server.since(planned_state(checkpoint, FORMAT))
+        with server.read(kept.sparkSession, since) as read:
+            compared = compare(kept, read.rows, server.pieces, read.changed)
         stale = set[str]()
         if compared.wrong:
-            earlier = SplitRange(BINLOG, _earlier(LogStatus(connection)), read.end)
-            stale = _stale(log, kept, compared, earlier, since.relocation.copy)
-    found = differences(compared.wrong, stale, pieces)
+            earlier = SplitRange(BINLOG, _earlier(LogStatus(server.connection)), read.end)
+            stale = _stale(server, kept, compared, earlier, since.relocation.copy)
+    found = differences(compared.wrong, stale, server.pieces)
     return Verdict(
         accepted=not found and not compared.unexamined,
         differences=tuple(found),
-        unexamined=tuple(map(pieces.name, compared.unexamined)),
+        unexamined=tuple(map(server.pieces.name, compared.unexamined)),
         summary=_summary(server.table.name, compared, found, len(read.changed), read.shown),
     )
 
@@ -93,14 +89,15 @@ def _summary(table: TableName, compared: Compared, found: Sequence[Difference], 
     )
 
 
-def _stale(log: LoggedTable, copy: DataFrame, compared: Compared, wanted: SplitRange, system: str) -> set[str]:
+def _stale(server: ServerSide, copy: DataFrame, compared: Compared, wanted: SplitRange, system: str) -> set[str]:
     """Return the keys that differ whose row in the copy is one that the server had in a range of the binlog."""
-    keys = log.spark.createDataFrame([(key,) for of in compared.wrong.values() for key in of], "key string")
+    spark = copy.sparkSession
+    keys = spark.createDataFrame([(key,) for of in compared.wrong.values() for key in of], "key string")
     has = set(copy.join(F.broadcast(keys), "key", "left_semi").select("key", "sha").collect())
     found: set[str] = set()
     # Of another shape, or purged meanwhile: these rows are altered, whatever they were earlier.
     with suppress(WatermarkSourceError):
-        for row in log.rows(wanted, Relocation(system)):
+        for row in server.logged(spark, wanted, Relocation(system)):
             if (row["key"], row["sha"]) in has:
                 found.add(row["key"])
     return found

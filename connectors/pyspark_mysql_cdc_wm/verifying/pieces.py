@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
@@ -64,31 +64,6 @@ class Rows:
             keys = ", ".join(f"x'{key.encode().hex()}'" for key in sorted(without))
             conditions.append(f"CAST({self.key.server} AS BINARY) NOT IN ({keys})")
         return f" WHERE {' AND '.join(conditions)}" if conditions else ""
-
-
-class Pieces(Protocol):
-    """How a table is cut."""
-
-    @property
-    def number(self) -> Column:
-        """The number of a row's piece."""
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-
-    @property
-    def cut(self) -> Mapping[str, Any]:
-        """How the table is cut, for JSON."""
-
-    def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
-        """Return the fingerprints of the pieces that have rows, without keys of each."""
-
-    def where(self, piece: int) -> str:
-        """Return the condition of a piece for a statement."""
-
-    def name(self, piece: int) -> str:
-        """Return a piece for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,3 +181,7 @@ class KeyHashes:
     @property
     def _digits(self) -> str:
         return f"CONCAT('0', LEFT(SHA2({self.key.server}, 256), {self.digits}))"
+
+
+Pieces = KeyRanges | KeyHashes
+"""How a table is cut. Both answer the same."""
