@@ -6,6 +6,7 @@ single characters. Bytes without a character become what the server shows for th
 
 A text of some character sets has several codes: the server shows their bytes as one text, and makes the first code of
 that text. Second codes (second_codes.json), and bytes without a character, are no text that keys are distinguished by.
+The numbers of collations (collations.json) are the same on every server.
 """
 
 from __future__ import annotations
@@ -104,6 +105,12 @@ def check_charset(charset: str, where: str) -> None:
 def single_byte() -> dict[str, str]:
     """Return the 256 characters of each character set of one byte a character."""
     return {**_data("single_byte"), "ascii": _ASCII}
+
+
+@cache
+def charsets_of_collations() -> dict[int, str]:
+    """Return character sets by the numbers of their collations; all that are not in it are of UTF-8."""
+    return {number: charset for charset, numbers in _data("collations").items() for number in numbers}
 
 
 @cache

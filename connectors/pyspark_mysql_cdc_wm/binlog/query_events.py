@@ -19,7 +19,14 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyspark_mysql_cdc_wm.binlog.character_sets import FORMS, NO_CHARACTER, point_of, single_byte, tables_of
+from pyspark_mysql_cdc_wm.binlog.character_sets import (
+    FORMS,
+    NO_CHARACTER,
+    charsets_of_collations,
+    point_of,
+    single_byte,
+    tables_of,
+)
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     BEGINNINGS,
     FLAGS,
@@ -41,44 +48,6 @@ from watermark_source.errors import CorruptDataError
 UTF_8: Final = "utf8mb4"
 _NO_PAD = 1024
 """Offset of the numbers of MariaDB's NO PAD collations; other collations beyond it are of UTF-8."""
-_COLLATIONS_OF: Mapping[str, tuple[int, ...]] = {
-    "armscii8": (32, 64),
-    "big5": (1, 84),
-    "cp1250": (26, 34, 44, 66, 99),
-    "cp1251": (14, 23, 50, 51, 52),
-    "cp1256": (57, 67),
-    "cp1257": (29, 58, 59),
-    "cp850": (4, 80),
-    "cp852": (40, 81),
-    "cp866": (36, 68),
-    "cp932": (95, 96),
-    "dec8": (3, 69),
-    "eucjpms": (97, 98),
-    "euckr": (19, 85),
-    "gb18030": (248, 249, 250),
-    "gb2312": (24, 86),
-    "gbk": (28, 87),
-    "geostd8": (92, 93),
-    "greek": (25, 70),
-    "hebrew": (16, 71),
-    "hp8": (6, 72),
-    "keybcs2": (37, 73),
-    "koi8r": (7, 74),
-    "koi8u": (22, 75),
-    "latin1": (5, 8, 15, 31, 47, 48, 49, 94),
-    "latin2": (2, 9, 21, 27, 77),
-    "latin5": (30, 78),
-    "latin7": (20, 41, 42, 79),
-    "macce": (38, 43),
-    "macroman": (39, 53),
-    "sjis": (13, 88),
-    "swe7": (10, 82),
-    "tis620": (18, 89),
-    "ujis": (12, 91),
-}
-"""Collation numbers by character set."""
-CHARSETS: Mapping[int, str] = {number: name for name, numbers in _COLLATIONS_OF.items() for number in numbers}
-"""Character sets by collation number; all other collations of a session are of UTF-8."""
 _ASCII_ALONE = ("armscii8", "dec8", "geostd8", "keybcs2", "swe7")
 """Character sets of which only ASCII, and the byte that separates words, is known in the way that a server scans it."""
 _BLANK: Mapping[str, int] = {
@@ -115,7 +84,7 @@ class Charset(NamedTuple):
 def charset_of(collation: int) -> Charset:
     """Return the character set of a collation, by its number."""
     number = collation - _NO_PAD if _NO_PAD <= collation < 2 * _NO_PAD else collation
-    name = CHARSETS.get(number, UTF_8)
+    name = charsets_of_collations().get(number, UTF_8)
     blank = bytes((_BLANK[name],)) if name in _BLANK else b""
     controls = PLAIN.controls + _decoded(_CONTROLS.get(name, b""), name)
     if name in _DELETE_IS_NONE:

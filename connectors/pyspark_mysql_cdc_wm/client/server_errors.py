@@ -46,86 +46,46 @@ class ErrorKind(Enum):
 
 
 _NO_GLOBAL_PRIVILEGE = 1227
-_KINDS: Mapping[int, ErrorKind] = {
-    **dict.fromkeys(
-        (
-            1044,  # access denied to a database
-            1045,  # access denied to a user
-            1130,  # no user may log in from this host
-            1251,
-            1698,
-            3118,  # another authentication method; a locked account
-            1820,
-            1862,  # an expired password
-            3955,
-            4151,  # locked after wrong passwords: MySQL, MariaDB
-        ),
-        ErrorKind.LOGIN_REFUSED,
+_NUMBERS: Mapping[ErrorKind, tuple[int, ...]] = {
+    ErrorKind.LOGIN_REFUSED: (
+        1044, 1045,  # access denied to a database, to a user
+        1130,  # no user may log in from this host
+        1251, 1698, 3118,  # another authentication method; a locked account
+        1820, 1862,  # an expired password
+        3955, 4151,  # locked after wrong passwords: MySQL, MariaDB
     ),
-    **dict.fromkeys((1142, 1143, _NO_GLOBAL_PRIVILEGE), ErrorKind.NO_PRIVILEGE),
-    **dict.fromkeys((1049, 1146), ErrorKind.UNKNOWN_NAME),
-    2026: ErrorKind.NO_TLS,
-    **dict.fromkeys(
-        (
-            1042,  # the server cannot resolve the client's address
-            2003,
-            2005,  # of PyMySQL: cannot connect, unknown host
-        ),
-        ErrorKind.UNREACHABLE,
+    ErrorKind.NO_PRIVILEGE: (1142, 1143, _NO_GLOBAL_PRIVILEGE),
+    ErrorKind.UNKNOWN_NAME: (1049, 1146),
+    ErrorKind.NO_TLS: (2026,),
+    ErrorKind.UNREACHABLE: (
+        1042,  # the server cannot resolve the client's address
+        2003, 2005,  # of PyMySQL: cannot connect, unknown host
     ),
-    **dict.fromkeys(
-        (
-            1043,  # a handshake that broke off
-            1053,
-            1077,
-            1079,
-            1080,  # the server is stopping
-            1152,
-            1184,  # aborted
-            1154,
-            1155,
-            1156,
-            1157,
-            1158,
-            1159,
-            1160,
-            1161,  # the server could not read from the connection, or write to it
-            1927,
-            3169,  # KILL CONNECTION: MariaDB, MySQL
-            4031,  # idle for longer than wait_timeout
-            2006,
-            2012,
-            2013,
-            2014,
-            2027,
-            2055,  # of PyMySQL: lost, out of step
-        ),
-        ErrorKind.LOST,
+    ErrorKind.LOST: (
+        1043,  # a handshake that broke off
+        1053, 1077, 1079, 1080,  # the server is stopping
+        1152, 1184,  # aborted
+        *range(1154, 1162),  # the server could not read from the connection, or write to it
+        1927, 3169,  # KILL CONNECTION: MariaDB, MySQL
+        4031,  # idle for longer than wait_timeout
+        2006, 2012, 2013, 2014, 2027, 2055,  # of PyMySQL: lost, out of step
     ),
-    **dict.fromkeys(
-        (
-            1040,  # max_connections
-            1041,
-            1135,  # no memory, no thread for another connection
-            1047,  # a Galera node that is not ready
-            1129,  # too many connections of this host broke off
-            1203,
-            1226,  # max_user_connections
-            3032,  # offline_mode
-        ),
-        ErrorKind.FULL,
+    ErrorKind.FULL: (
+        1040,  # max_connections
+        1041, 1135,  # no memory, no thread for another connection
+        1047,  # a Galera node that is not ready
+        1129,  # too many connections of this host broke off
+        1203, 1226,  # max_user_connections
+        3032,  # offline_mode
     ),
-    **dict.fromkeys(
-        (
-            1028,  # killed while rows were sorted
-            1317,  # KILL QUERY
-            1969,
-            3024,  # a time limit for statements, set by a proxy: MariaDB, MySQL
-        ),
-        ErrorKind.INTERRUPTED,
+    ErrorKind.INTERRUPTED: (
+        1028,  # killed while rows were sorted
+        1317,  # KILL QUERY
+        1969, 3024,  # a time limit for statements, set by a proxy: MariaDB, MySQL
     ),
-}
-"""Error numbers of servers and of PyMySQL by kind; any other number means that the statement failed."""
+}  # fmt: skip
+"""Error numbers of servers and of PyMySQL; any other number means that the statement failed."""
+_KINDS = {number: kind for kind, numbers in _NUMBERS.items() for number in numbers}
 _REMEDIES: Mapping[int, str] = {
     1040: "Close sessions, or on the server: SET GLOBAL max_connections = …",
     1047: "Wait until the node has joined the cluster",
