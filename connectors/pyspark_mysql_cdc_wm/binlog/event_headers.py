@@ -25,9 +25,6 @@ START, STOP, TYPE, SECONDS, SERVER, POSITION, FLAGS = range(7)
 EVENT_FIELDS = 7
 
 _ROTATE_NAME = HEADER_SIZE + 8
-_QUERY_HEAD = HEADER_SIZE + 13
-"""Size of the fixed fields; then follow the variables, the database's name, and a zero byte."""
-_XA_START = b"XA START "
 _LOW = 0xFFFFFFFF
 _FARTHEST = 0x7FFFFFFF
 
@@ -87,14 +84,6 @@ _HEARTBEATS = (int(EventType.HEARTBEAT), int(EventType.HEARTBEAT_V2))
 def begins_transaction(events: Longs) -> npt.NDArray[np.bool_]:
     """Return which events begin a transaction."""
     return np.isin(events[:, TYPE], BEGINNINGS)
-
-
-def begins_xa(memory: Bytes, query: Longs) -> bool:
-    """Return whether the statement of a QUERY, a row of the table of events, begins an XA transaction."""
-    begin = int(query[START]) + _QUERY_HEAD
-    variables = int(memory[begin - 2]) | int(memory[begin - 1]) << 8
-    begin += variables + int(memory[begin - 5]) + 1
-    return memory[begin : min(begin + len(_XA_START), int(query[STOP]))].tobytes() == _XA_START
 
 
 def next_file(memory: Bytes, rotate: Longs) -> str:

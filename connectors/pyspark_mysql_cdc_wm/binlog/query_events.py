@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from itertools import product
 from typing import Final, NamedTuple
@@ -39,7 +40,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
 )
 from pyspark_mysql_cdc_wm.binlog.sql_scanner import BACKSLASH_LETTER, PLAIN, UNKNOWN, Dialect, UnfollowedError
 from pyspark_mysql_cdc_wm.binlog.statement_effects import StatementEffect, effect_of, has_own_settings
-from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, Scan
 from watermark_source.errors import CorruptDataError
 
 # The character set of a session decides which bytes are one character, and so where words and quotes end. A byte of
@@ -315,47 +316,40 @@ def _without_copied_remark(letters: str) -> str:
 
 def session_of(variables: bytes) -> Session:
     """Return the settings that are logged with a statement, up to the first that is not known."""
-    values = {_SQL_MODE: 0, _CHARSET: 0, _ALTER_PHASE: 0}
-    at = 0
-    while at < len(variables):
-        kind, at = variables[at], at + 1
-        if kind in _SIZES:
-            at += _SIZES[kind]
-        elif kind == _SQL_MODE:
-            values[kind], at = int.from_bytes(variables[at : at + 8], "little"), at + 8
-        elif kind == _CHARSET:
-            values[kind], at = int.from_bytes(variables[at : at + 2], "little"), at + 6
-        elif kind == _ALTER_PHASE:
-            values[kind] = int.from_bytes(variables[at : at + 1], "little")
-            at += 9 if values[kind] & (_COMMIT_ALTER | _ROLLBACK_ALTER) else 1
-        elif kind in (_TIME_ZONE, _CATALOG_NZ):
-            at += 1 + _byte(variables, at)
-        elif kind == _CATALOG:
-            at += 2 + _byte(variables, at)
-        elif kind == _INVOKER:
-            at += 1 + _byte(variables, at)
-            at += 1 + _byte(variables, at)
-        elif kind == _DATABASES:
-            at = _behind_databases(variables, at)
-        elif kind == _COLLATIONS:
-            at += 1 + 4 * _byte(variables, at)
-        else:
-            break
-    return Session(values[_SQL_MODE], values[_CHARSET], values[_ALTER_PHASE])
+    scan, found = Scan(variables), Session()
+    with suppress(IndexError, KeyError):
+        while scan.left:
+            kind = scan.byte()
+            if kind == _SQL_MODE:
+                found = found._replace(sql_mode=scan.uint(8))
+            elif kind == _CHARSET:
+                found = found._replace(collation=scan.uint(2))
+                scan.skip(4)
+            elif kind == _ALTER_PHASE:
+                found = found._replace(alter_phase=scan.byte())
+                scan.skip(8 if found.alter_phase & (_COMMIT_ALTER | _ROLLBACK_ALTER) else 0)
+            else:
+                _skip_variable(kind, scan)
+    return found
 
 
-def _byte(variables: bytes, at: int) -> int:
-    return variables[at] if at < len(variables) else 0
-
-
-def _behind_databases(variables: bytes, at: int) -> int:
-    count, at = _byte(variables, at), at + 1
-    for _ in range(0 if count == _TOO_MANY_DATABASES else count):
-        end = variables.find(b"\0", at)
-        if end < 0:
-            return len(variables)
-        at = end + 1
-    return at
+def _skip_variable(kind: int, scan: Scan) -> None:
+    if kind in (_TIME_ZONE, _CATALOG_NZ):
+        scan.skip(scan.byte())
+    elif kind == _CATALOG:
+        scan.skip(scan.byte() + 1)
+    elif kind == _INVOKER:
+        scan.skip(scan.byte())
+        scan.skip(scan.byte())
+    elif kind == _DATABASES:
+        count = scan.byte()
+        for _ in range(0 if count == _TOO_MANY_DATABASES else count):
+            while scan.byte():
+                pass
+    elif kind == _COLLATIONS:
+        scan.skip(4 * scan.byte())
+    else:
+        scan.skip(_SIZES[kind])
 
 
 def text_places(memory: Bytes, events: Longs) -> tuple[Longs, Longs, Longs, Longs]:

@@ -13,7 +13,7 @@ from pyspark_mysql_cdc_wm.binlog.query_events import statements, text_places
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from watermark_source.errors import UnsupportedFormatError, shortened
 
-_XA = b"XA "
+_XA, _START = b"XA ", b"XA START "
 _FORMATS = 2**32
 """An XA_PREPARE event has the low four bytes of the format's number; statements have all of it, up to 2**63 - 1.
 
@@ -43,6 +43,15 @@ def xa_ends(memory: Bytes, events: Longs) -> Iterator[XaEnd]:
         _, what, name = text.split(" ", 2)
         if what in ("COMMIT", "ROLLBACK"):
             yield XaEnd(_as_prepared(name.casefold()), what == "COMMIT", int(queries[i]))
+
+
+def begins_xa(memory: Bytes, query: Longs) -> bool:
+    """Return whether the statement of a QUERY, a row of the table of events, begins an XA transaction.
+
+    Raises as ``statements``.
+    """
+    *_, (text,) = text_places(memory, query[None])
+    return memory[text : query[STOP]].tobytes().startswith(_START)
 
 
 def _as_prepared(name: str) -> str:

@@ -21,11 +21,11 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     TYPE,
     EventType,
     begins_transaction,
-    begins_xa,
     next_file,
 )
 from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet, LogPosition, file_name, file_number, position_number
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
+from pyspark_mysql_cdc_wm.binlog.xa import begins_xa
 from pyspark_mysql_cdc_wm.client.dump import BinlogDump, Block, FilePosition, PayloadPart
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from watermark_source.errors import DataLossError, ResponseTimeoutError, UnreachableError

@@ -14,10 +14,10 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     START,
     STOP,
     EventType,
-    begins_xa,
     next_file,
 )
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
+from pyspark_mysql_cdc_wm.binlog.xa import begins_xa
 from tests.unit.mysql.made_events import event, logged
 from watermark_source.errors import CorruptDataError
 
