@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.records.arrow_types import (
 from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.numbers import bits, decimals, floats, geometries, integers, vectors, years
-from pyspark_mysql_cdc_wm.records.row_events import Located, RowLocator, exhausted, new_cursor
+from pyspark_mysql_cdc_wm.records.row_events import Located, RowLocator
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType, TableMap
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.text_columns import enums, label_charset, label_column, sets, texts
@@ -166,20 +166,13 @@ class TableDecoder:
             CorruptDataError: bytes that cannot be of this table.
             UnsupportedFormatError: rows that lack columns, have options that are not known, or values that are refused.
         """
-        cursor = new_cursor()
-        while not exhausted(cursor, events):
-            located = self._locator.locate(data, events, cursor, f"{where}, {self._where}")
-            if not located.rows:
-                continue
+        for located in self._locator.located(data, events, f"{where}, {self._where}"):
             kinds, sources, rows = located.images.copy()
             yield RowImages(kinds, sources, rows, tuple(self._built(data, located)))
 
     def count(self, data: Bytes, events: Longs, where: str = "binlog") -> int:
         """Return how many images ``decode`` would yield; raises as it does for rows that cannot be."""
-        cursor, images = new_cursor(), 0
-        while not exhausted(cursor, events):
-            images += self._counter.locate(data, events, cursor, f"{where}, {self._where}").rows
-        return images
+        return sum(located.rows for located in self._counter.located(data, events, f"{where}, {self._where}"))
 
     def _built(self, data: Bytes, located: Located) -> Iterator[pa.Array]:
         for slot, column in enumerate(self._columns):

@@ -9,7 +9,7 @@ images for a row. Bitmaps begin at the lowest bit. A partial update's image afte
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -252,9 +252,9 @@ class Located(NamedTuple):
 
 
 class RowLocator:
-    """Locates row images of one table, at most ``capacity`` a call."""
+    """Locates row images of one table, at most ``capacity`` at once."""
 
-    __slots__ = ("_diffs", "_documents", "_images", "_names", "_sizes", "_slots", "_starts", "_widths", "capacity")
+    __slots__ = ("_columns", "_found", "_names")
 
     def __init__(
         self,
@@ -271,18 +271,17 @@ class RowLocator:
         columns that get a row of the result, in its order.
         """
         self._names = tuple(names)
-        self.capacity = max(capacity, 2)
-        self._widths = np.ascontiguousarray(widths, np.int64)
-        self._documents = np.ascontiguousarray(documents, np.uint8)
-        self._slots = np.ascontiguousarray(slots, np.int64)
-        wanted = int(self._slots.max(initial=-1)) + 1
-        self._starts = np.empty((wanted, self.capacity), np.int32)
-        self._sizes = np.zeros((wanted, self.capacity), np.int32)
-        self._diffs = np.zeros((wanted, self.capacity), np.uint8)
-        self._images = np.empty((3, self.capacity), np.int32)
+        self._columns = widths, documents.astype(np.uint8), slots
+        shape = len(self._names), max(capacity, 2)
+        self._found = (
+            np.empty(shape, np.int32),
+            np.zeros(shape, np.int32),
+            np.zeros(shape, np.uint8),
+            np.empty((3, shape[1]), np.int32),
+        )
 
-    def locate(self, data: Bytes, events: Longs, cursor: Longs, where: str) -> Located:
-        """Locate the row images of ``events``, all row events of the table, from the cursor on.
+    def located(self, data: Bytes, events: Longs, where: str) -> Iterator[Located]:
+        """Yield the row images of ``events``, all row events of the table.
 
         Raises:
             CorruptDataError: a row that cannot be.
@@ -290,33 +289,15 @@ class RowLocator:
         """
         if data.size > _LARGEST:
             raise UnsupportedFormatError(f"{where}: {data.size} bytes of events at once; at most {_LARGEST} are read")
-        fault, rows = _locate(
-            data,
-            events,
-            cursor,
-            self._widths,
-            self._documents,
-            self._slots,
-            self._starts,
-            self._sizes,
-            self._diffs,
-            self._images,
-        )
-        absent = (self._starts[:, :rows] == _ABSENT).any(axis=1)
-        if fault or absent.any():
-            at = f"{where} position {events[min(int(cursor[_EVENT]), len(events) - 1), POSITION]}"
-            if fault:
-                raise fault_error(Fault(fault), at)
-            raise absent_error([name for name, lacks in zip(self._names, absent, strict=True) if lacks], at)
-        starts, sizes, diffs = self._starts[:, :rows], self._sizes[:, :rows], self._diffs[:, :rows]
-        return Located(rows, starts, sizes, diffs, self._images[:, :rows])
-
-
-def new_cursor() -> Longs:
-    """Return a cursor at the first row of the first event."""
-    return np.zeros(3, np.int64)
-
-
-def exhausted(cursor: Longs, events: Longs) -> bool:
-    """Whether nothing is left to locate."""
-    return bool(cursor[_EVENT] >= events.shape[0])
+        cursor = np.zeros(3, np.int64)
+        while cursor[_EVENT] < len(events):
+            fault, rows = _locate(data, events, cursor, *self._columns, *self._found)
+            starts, sizes, diffs, images = (each[:, :rows] for each in self._found)
+            absent = (starts == _ABSENT).any(axis=1)
+            if fault or absent.any():
+                at = f"{where} position {events[min(int(cursor[_EVENT]), len(events) - 1), POSITION]}"
+                if fault:
+                    raise fault_error(Fault(fault), at)
+                raise absent_error([name for name, lacks in zip(self._names, absent, strict=True) if lacks], at)
+            if rows:
+                yield Located(rows, starts, sizes, diffs, images)
