@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
-from pyspark_mysql_cdc_wm.lookup.table_columns import MinimalMetadata
+from pyspark_mysql_cdc_wm.lookup.table_columns import as_described
 from pyspark_mysql_cdc_wm.options.tables import parse_tables
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from services.containers import Where
@@ -50,8 +50,8 @@ def database(server: MySql) -> Iterator[Database]:
 def changes(database: Database, table: str) -> list[Changes]:
     with closing(MySqlConnection(root(database.server))) as connection:
         selected = parse_tables(f"{database.name}.*").matches
-        least = MinimalMetadata(connection, selected, lambda _: None, Rights(connection))
-        return list(database.changes(table, completed=least.completed))
+        completed = as_described(connection, selected, lambda _: None, Rights(connection))
+        return list(database.changes(table, completed=completed))
 
 
 def test_every_type_has_the_values_that_full_metadata_give_it(database: Database) -> None:

@@ -371,71 +371,52 @@ def as_described(
 ) -> Callable[[TableMap], TableMap]:
     """Return the function that completes the table maps of tables that are read, and marks their hidden columns.
 
-    ``named`` is called with each table whose columns get their present names, since the binlog has none.
-    """
-    minimal = MinimalMetadata(connection, is_read, named, rights)
-    hidden = HiddenColumns(connection, rights)
-    return lambda table: hidden.marked(minimal.completed(table))
+    With ``binlog_row_metadata = MINIMAL`` a server does not log the names of columns, labels of ENUM and SET, and the
+    primary key; those that it describes now are right unless the table was altered since. What can be seen of that here
+    is refused; and ``named`` is called with each such table, which must be held against the statements in the binlog
+    since (``PresentNames``).
 
-
-class MinimalMetadata:
-    """Adds to table maps what a server does not log with ``binlog_row_metadata = MINIMAL``, as it describes it now.
-
-    These are names of columns, labels of ENUM and SET, and the primary key. They are right unless the table was altered
-    since: what can be seen of that here is refused, and ``named`` tables must be held against the statements in the
-    binlog since (``PresentNames``).
+    It raises ``UnsupportedFormatError`` for a table that was altered after this position of the binlog, that keeps
+    former rows (MariaDB, ``WITH SYSTEM VERSIONING``), or of which the user may not SELECT what is needed; and
+    ``SourceError`` if the server cannot be reached, or refuses.
     """
 
-    def __init__(
-        self,
-        connection: MySqlConnection,
-        is_read: Callable[[TableName], bool],
-        named: Callable[[TableName], object],
-        rights: Rights,
-    ) -> None:
-        """Keep the connection, and the function that returns whether a table is read; others stay incomplete."""
-        self._connection = connection
-        self._is_read = is_read
-        self._named = named
-        self._rights = rights
-
-    def completed(self, table: TableMap) -> TableMap:
-        """Return a table map with names, labels and key; unchanged if it has them, or its table is not read.
-
-        Raises:
-            UnsupportedFormatError: the table was altered after this position of the binlog, or the user may read only
-                some of its columns.
-            SourceError: the server cannot be reached, or refuses.
-        """
+    def completed(table: TableMap) -> TableMap:
         name = TableName(table.database, table.table)
-        if all(column.name is not None for column in table.columns) or not self._is_read(name):
-            return table
-        columns, key = all_columns(self._connection, name)
-        if not columns:
-            raise _altered(name, "it does not exist now")
-        if len(columns) < len(table.columns) and self._rights.are_in_part(name):
-            user = self._connection.settings.username
-            raise nameless_in_part(
-                name, user, f"the binlog has {len(table.columns)} columns, of which the user {user!r} may read "
-                f"{len(columns)} now"
-            )  # fmt: skip
-        if len(columns) != len(table.columns):
-            raise _altered(name, f"it had {len(table.columns)} columns then, and has {len(columns)} now")
-        for logged, now in zip(table.columns, columns, strict=True):
-            if now.column is None or not _same_type(logged, now.column):
-                raise _altered(name, f"the column {now.name} had another type then, and is {now.declared} now")
-            if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
-                raise UnsupportedFormatError(
-                    f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
-                    f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
-                )
-        self._named(name)
-        names = [column.name for column in columns]
-        return replace(
-            table,
-            columns=tuple(_completed(logged, now) for logged, now in zip(table.columns, columns, strict=True)),
-            primary_key=tuple(KeyPart(names.index(part.name), part.prefix) for part in key) or None,
-        )
+        if any(column.name is None for column in table.columns) and is_read(name):
+            table = _with_present_names(table, name, connection, rights)
+            named(name)
+        return _with_hidden_columns(table, name, connection, rights)
+
+    return completed
+
+
+def _with_present_names(table: TableMap, name: TableName, connection: MySqlConnection, rights: Rights) -> TableMap:
+    columns, key = all_columns(connection, name)
+    if not columns:
+        raise _altered(name, "it does not exist now")
+    if len(columns) < len(table.columns) and rights.are_in_part(name):
+        user = connection.settings.username
+        raise nameless_in_part(
+            name, user, f"the binlog has {len(table.columns)} columns, of which the user {user!r} may read "
+            f"{len(columns)} now"
+        )  # fmt: skip
+    if len(columns) != len(table.columns):
+        raise _altered(name, f"it had {len(table.columns)} columns then, and has {len(columns)} now")
+    for logged, now in zip(table.columns, columns, strict=True):
+        if now.column is None or not _same_type(logged, now.column):
+            raise _altered(name, f"the column {now.name} had another type then, and is {now.declared} now")
+        if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
+            raise UnsupportedFormatError(
+                f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
+                f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
+            )
+    names = [column.name for column in columns]
+    return replace(
+        table,
+        columns=tuple(_completed(logged, now) for logged, now in zip(table.columns, columns, strict=True)),
+        primary_key=tuple(KeyPart(names.index(part.name), part.prefix) for part in key) or None,
+    )
 
 
 def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedFormatError:
@@ -473,47 +454,32 @@ def _altered(name: TableName, what: str) -> UnsupportedFormatError:
     )
 
 
-class HiddenColumns:
-    """Marks columns that the binlog has and the server does not describe to the user.
+def _with_hidden_columns(table: TableMap, name: TableName, connection: MySqlConnection, rights: Rights) -> TableMap:
+    """Return a table with the columns marked that the binlog has and the server does not describe to the user.
 
     These are MariaDB's hash of each unique key over a TEXT, BLOB or long VARCHAR (``DB_ROW_HASH_1``) and, with grants
     for columns, the columns that were not granted.
     """
-
-    def __init__(self, connection: MySqlConnection, rights: Rights) -> None:
-        """Keep the connection, and what the user may SELECT."""
-        self._connection = connection
-        self._rights = rights
-        self._mariadb = connection.is_mariadb
-
-    def marked(self, table: TableMap) -> TableMap:
-        """Return a table with its hidden columns marked.
-
-        Raises:
-            UnsupportedFormatError: the table keeps former rows (MariaDB, ``WITH SYSTEM VERSIONING``), or the user may
-                not SELECT its primary key.
-            SourceError: the server cannot be reached, or refuses.
-        """
-        name = TableName(table.database, table.table)
-        if self._mariadb and _may_be_versioned(table.columns):
-            refuse_versioned(self._connection, [name])
-        shown = self._rights.columns(name)
-        period = self._mariadb and tuple(column.name for column in table.columns[-2:]) == _PERIOD
-        if period and not shown.intersection(_PERIOD):
-            raise versioned_error(name)
-        folded = {each.lower() for each in shown}
-        missing = {column.name for column in table.columns if str(column.name).lower() not in folded}
-        # Other columns may have been dropped or renamed since.
-        hidden = {column.name for column in table.columns if self._mariadb and _may_be_hash(column)} & missing
-        if missing - hidden and self._rights.are_in_part(name):
-            hidden = missing
-            if shown and (unreadable := hidden.intersection(key_names(table))):
-                raise _unreadable_key(self._connection.settings.username, name, listed(unreadable))
-        if not hidden:
-            return table
-        return replace(
-            table, columns=tuple(replace(each, hidden=True) if each.name in hidden else each for each in table.columns)
-        )
+    mariadb = connection.is_mariadb
+    if mariadb and _may_be_versioned(table.columns):
+        refuse_versioned(connection, [name])
+    shown = rights.columns(name)
+    period = mariadb and tuple(column.name for column in table.columns[-2:]) == _PERIOD
+    if period and not shown.intersection(_PERIOD):
+        raise versioned_error(name)
+    folded = {each.lower() for each in shown}
+    missing = {column.name for column in table.columns if str(column.name).lower() not in folded}
+    # Other columns may have been dropped or renamed since.
+    hidden = {column.name for column in table.columns if mariadb and _may_be_hash(column)} & missing
+    if missing - hidden and rights.are_in_part(name):
+        hidden = missing
+        if shown and (unreadable := hidden.intersection(key_names(table))):
+            raise _unreadable_key(connection.settings.username, name, listed(unreadable))
+    if not hidden:
+        return table
+    return replace(
+        table, columns=tuple(replace(each, hidden=True) if each.name in hidden else each for each in table.columns)
+    )
 
 
 def _may_be_hash(column: Column) -> bool:

@@ -11,9 +11,8 @@ import pytest
 
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import (
-    HiddenColumns,
-    MinimalMetadata,
     TableColumns,
+    as_described,
     declared_labels,
     described,
 )
@@ -174,8 +173,11 @@ STATE = column("state", "enum('new','paid')", collation="utf8mb4_0900_ai_ci")
 
 
 def completed(columns: Sequence[tuple[Any, ...]], logged: TableMap = LOGGED, *, is_read: bool = True) -> TableMap:
-    found = connection(columns, key=[("id", None)])
-    return MinimalMetadata(found, lambda _: is_read, lambda _: None, Rights(found)).completed(logged)
+    readable: Answer = [(each[2],) for each in columns]
+    found = connection(
+        columns, key=[("id", None)], more={"SELECT COLUMN_NAME FROM information_schema.COLUMNS": readable}
+    )
+    return as_described(found, lambda _: is_read, lambda _: None, Rights(found))(logged)
 
 
 def test_names_labels_and_key_that_are_not_logged_are_those_of_the_server_now() -> None:
@@ -219,7 +221,8 @@ def hidden(logged: TableMap, shown: Sequence[str], *, mariadb: bool = True, gran
         "SELECT * FROM `shop`.`t`": RefusedError("no"),
     }  # fmt: skip
     asked = RecordedConnection(answers, MARIADB if mariadb else MYSQL)
-    return [each.name for each in HiddenColumns(asked, Rights(asked)).marked(logged).columns if each.hidden]
+    marked = as_described(asked, lambda _: True, lambda _: None, Rights(asked))(logged)
+    return [each.name for each in marked.columns if each.hidden]
 
 
 def logged(*names: str, kind: ColumnType = ColumnType.LONGLONG) -> TableMap:
