@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,16 +27,18 @@ class Values(NamedTuple):
         return len(self.starts)
 
 
-def validity(present: npt.NDArray[np.bool_]) -> tuple[pa.Buffer | None, int]:
-    """Return Arrow's bitmap, none if nothing is null, and how many are."""
+def array_of(
+    kind: pa.DataType, present: npt.NDArray[np.bool_], *buffers: Any, children: Sequence[pa.Array] = ()
+) -> pa.Array:
+    """Return a column by the buffers behind its validity, null where nothing is ``present``."""
     nulls = len(present) - int(np.count_nonzero(present))
-    return (bitmap(present) if nulls else None), nulls
+    valid = bitmap(present) if nulls else None
+    return pa.Array.from_buffers(kind, len(present), [valid, *buffers], nulls, children=list(children))
 
 
 def fixed(kind: pa.DataType, content: npt.NDArray[Any], present: npt.NDArray[np.bool_]) -> pa.Array:
     """Return a column of values that all have one width."""
-    valid, nulls = validity(present)
-    return pa.Array.from_buffers(kind, len(present), [valid, pa.py_buffer(content)], nulls)
+    return array_of(kind, present, pa.py_buffer(content))
 
 
 @compiled("void(uint8[::1], int32[::1], int32[::1], int64, int64, int32[::1], uint8[::1])")
@@ -69,5 +72,4 @@ def gathered(values: Values, *, skip: int = 0, least: int = 0) -> tuple[pa.Buffe
 
 def binary(kind: pa.DataType, values: Values, *, skip: int = 0, least: int = 0) -> pa.Array:
     """Return a column of strings or bytes as they lie."""
-    valid, nulls = validity(values.starts >= 0)
-    return pa.Array.from_buffers(kind, values.rows, [valid, *gathered(values, skip=skip, least=least)], nulls)
+    return array_of(kind, values.starts >= 0, *gathered(values, skip=skip, least=least))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, lenenc_at
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from watermark_source.errors import CorruptDataError
@@ -424,10 +424,7 @@ def patched_texts(values: Values, diffs: Bytes) -> pa.Array:
     size = _patch(values.data, diffs, operations, value_offsets, value_texts, offsets, texts, new_offsets, out, scratch)
     if size < 0:
         raise CorruptDataError("a change of a JSON document at a place that it does not have")
-    valid, nulls = validity(values.starts >= 0)
-    return pa.Array.from_buffers(
-        pa.string(), values.rows, [valid, pa.py_buffer(new_offsets), pa.py_buffer(out[:size].copy())], nulls
-    )
+    return array_of(pa.string(), values.starts >= 0, pa.py_buffer(new_offsets), pa.py_buffer(out[:size].copy()))
 
 
 def _operations(values: Values, diffs: Bytes) -> np.ndarray:

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.records.arrow_buffers import validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import array_of
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte, put_number, put_sextets, put_string, text_size
+from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.arrow_columns import allocated, repeated
 from watermark_source.arrow_columns import column as small_column
@@ -117,9 +118,7 @@ def _moments(values: pa.Array, digits: int) -> pa.Array:
 def _lists(values: pa.Array) -> pa.Array:
     content, offsets = _offsets_and_content(values)
     members = _plain_texts(content)
-    made = pa.Array.from_buffers(
-        pa.list_(pa.string()), len(values), [_valid(values)[0], pa.py_buffer(offsets)], -1, children=[members]
-    )
+    made = array_of(pa.list_(pa.string()), _present(values), pa.py_buffer(offsets), children=[members])
     return _joined(_OPEN_LIST, pc.binary_join(made, _COMMA), _CLOSE_LIST)
 
 
@@ -146,10 +145,8 @@ def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[Any]:
     return found if found.flags.writeable else found.copy()
 
 
-def _valid(values: pa.Array) -> tuple[pa.Buffer | None, int]:
-    if not values.null_count:
-        return None, 0
-    return validity(np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
+def _present(values: pa.Array) -> Mask:
+    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _written(values: pa.Array, size: int, write: Callable[[Any, Any], None]) -> pa.Array:
@@ -159,8 +156,7 @@ def _written(values: pa.Array, size: int, write: Callable[[Any, Any], None]) -> 
     offsets, offsets_view = allocated(len(values) + 1, np.int32)
     content, content_view = allocated(size + 2 * PADDING, np.uint8)
     write(offsets_view, content_view)
-    valid, nulls = _valid(values)
-    return pa.Array.from_buffers(pa.string(), len(values), [valid, offsets, content], nulls)
+    return array_of(pa.string(), _present(values), offsets, content)
 
 
 @compiled("int64(uint8[::1], int32[::1])")
@@ -245,5 +241,5 @@ def _write_times(micros: Word, digits: Word, offsets: Word, out: Word) -> None:
 def _times(values: pa.Array, digits: int) -> pa.Array:
     micros = _view(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)].copy()
     # Under a null anything may lie.
-    micros[~np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)] = 0
+    micros[~_present(values)] = 0
     return _written(values, _LONGEST_TIME * len(values), lambda ends, out: _write_times(micros, digits, ends, out))

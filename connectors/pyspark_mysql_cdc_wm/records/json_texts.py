@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Fault, Ints, uint16_at, uint_at
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of
 from pyspark_mysql_cdc_wm.records.json_scalars import PLACE, put_byte, put_number, put_scalar, put_string
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled
@@ -222,8 +222,7 @@ def json_texts(values: Values) -> pa.Array:
         content, offsets = _with_doubles(np.frombuffer(content, np.uint8), offsets, used, doubles[:reals])
     else:
         content = pa.py_buffer(np.frombuffer(content, np.uint8)[:used].copy())
-    valid, nulls = validity(values.starts >= 0)
-    return pa.Array.from_buffers(pa.string(), values.rows, [valid, pa.py_buffer(offsets), content], nulls)
+    return array_of(pa.string(), values.starts >= 0, pa.py_buffer(offsets), content)
 
 
 def _with_doubles(texts: Bytes, offsets: Ints, used: int, doubles: np.ndarray) -> tuple[pa.Buffer, Ints]:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, uint_at
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, gathered, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, binary, fixed, gathered
 from pyspark_mysql_cdc_wm.records.arrow_types import (
     GEOMETRY_TYPE,
     GROUP_BYTES,
@@ -222,8 +222,7 @@ def decimals(values: Values, precision: int, scale: int) -> pa.Array:
         offsets, offsets_view = allocated(values.rows + 1, np.int32)
         content, content_view = allocated((precision + 3) * values.rows + PADDING, np.uint8)
         fault = _write(values.data, values.starts, precision, scale, offsets_view, content_view)
-        valid, nulls = validity(present)
-        made = pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+        made = array_of(pa.string(), present, offsets, content)
     if fault:
         raise CorruptDataError("a DECIMAL that has digits above nine")
     return made
@@ -244,8 +243,7 @@ def geometries(values: Values) -> pa.Array:
         raise CorruptDataError("a geometry of less than four bytes")
     srid = fixed(pa.int32(), words(values, _SRID_SIZE).astype(np.int32), np.ones(values.rows, np.bool_))
     wkb = binary(pa.binary(), values, skip=_SRID_SIZE)
-    valid, nulls = validity(present)
-    return pa.Array.from_buffers(GEOMETRY_TYPE, values.rows, [valid], nulls, children=[srid, wkb])
+    return array_of(GEOMETRY_TYPE, present, children=[srid, wkb])
 
 
 def vectors(values: Values) -> pa.Array:
@@ -259,5 +257,4 @@ def vectors(values: Values) -> pa.Array:
     offsets, content = gathered(values)
     counts = np.frombuffer(offsets, np.int32)[: values.rows + 1] // _FLOAT_SIZE
     items = pa.Array.from_buffers(pa.float32(), int(counts[-1]), [None, content])
-    valid, nulls = validity(values.starts >= 0)
-    return pa.Array.from_buffers(VECTOR_TYPE, values.rows, [valid, pa.py_buffer(counts)], nulls, children=[items])
+    return array_of(VECTOR_TYPE, values.starts >= 0, pa.py_buffer(counts), children=[items])

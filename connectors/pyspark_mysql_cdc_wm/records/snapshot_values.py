@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.character_sets import text_of_several
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, check_zero_date
 from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, vectors
@@ -151,9 +151,7 @@ def _sets(values: Values) -> pa.Array:
     members = lists.flatten().filter(pa.array(kept)) if empty.any() else lists.flatten()
     offsets = np.zeros(values.rows + 1, np.int32)
     np.cumsum(np.where(empty, 0, lengths), out=offsets[1:])
-    present = fixed(pa.int8(), np.zeros(values.rows, np.int8), values.starts >= 0)
-    buffers = [present.buffers()[0], pa.py_buffer(offsets)]
-    return pa.Array.from_buffers(SET_TYPE, values.rows, buffers, present.null_count, children=[members])
+    return array_of(SET_TYPE, values.starts >= 0, pa.py_buffer(offsets), children=[members])
 
 
 def _cast(values: Values, kind: pa.DataType) -> pa.Array:

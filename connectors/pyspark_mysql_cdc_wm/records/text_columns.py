@@ -23,7 +23,7 @@ from pyspark_mysql_cdc_wm.binlog.character_sets import (
     text_of_several,
 )
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Fault, Longs, padded
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary, fixed, validity
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, binary, fixed
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.numbers import words
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column
@@ -62,8 +62,7 @@ def texts(values: Values, charset: str, *, of_key: bool = False) -> pa.Array:
             raise CorruptDataError(f"bytes outside the character set {charset}")
     elif _widen(values.data, values.starts, values.sizes, *WIDE[charset], offsets_view, content_view):
         raise CorruptDataError(f"text of the character set {charset} with half a character")
-    valid, nulls = validity(values.starts >= 0)
-    column = pa.Array.from_buffers(pa.string(), values.rows, [valid, offsets, content], nulls)
+    column = array_of(pa.string(), values.starts >= 0, offsets, content)
     return _unicode(column) if charset in WIDE else column
 
 
@@ -291,6 +290,5 @@ def labelled_sets(masks: Longs, present: npt.NDArray[np.bool_], labels: pa.Array
         raise CorruptDataError(f"a SET of {len(labels)} labels has a bit above them")
     members = np.empty(total, np.int32)
     _members(masks, members)
-    valid, nulls = validity(present)
     items = labels.take(fixed(pa.int32(), members, np.ones(total, np.bool_)))
-    return pa.Array.from_buffers(SET_TYPE, len(masks), [valid, offsets], nulls, children=[items])
+    return array_of(SET_TYPE, present, offsets, children=[items])
