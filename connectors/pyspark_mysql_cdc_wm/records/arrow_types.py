@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,27 +23,30 @@ INTEGERS = {
 WHOLE_NUMBERS = frozenset({*INTEGERS, ColumnType.YEAR})
 _SIGNED: dict[int, type[np.signedinteger]] = {1: np.int8, 2: np.int16, 3: np.int32, 4: np.int32, 8: np.int64}
 _UNSIGNED: dict[int, type[np.signedinteger]] = {1: np.int16, 2: np.int32, 3: np.int32, 4: np.int64}
-_TEMPORAL_WIDTHS = {
-    ColumnType.DATE: 3,
-    ColumnType.NEWDATE: 3,
-    ColumnType.TIME: 3,
-    ColumnType.DATETIME: 8,
-    ColumnType.TIMESTAMP: 4,
-    ColumnType.TIME2: 3,
-    ColumnType.DATETIME2: 5,
-    ColumnType.TIMESTAMP2: 4,
+DATE, DATETIME, TIME, TIMESTAMP, OLD_DATETIME, OLD_TIME, OLD_TIMESTAMP = range(7)
+"""How dates and times lie in a row; ``temporal.py`` reads them."""
+
+
+class Temporal(NamedTuple):
+    """A type of dates or times."""
+
+    layout: int
+    width: int
+    """Bytes of a value, without the fraction of a second."""
+    arrow: pa.DataType
+    """TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
+
+
+TEMPORAL: Mapping[ColumnType, Temporal] = {
+    ColumnType.DATE: Temporal(DATE, 3, pa.date32()),
+    ColumnType.NEWDATE: Temporal(DATE, 3, pa.date32()),
+    ColumnType.TIME: Temporal(OLD_TIME, 3, pa.duration("us")),
+    ColumnType.TIME2: Temporal(TIME, 3, pa.duration("us")),
+    ColumnType.DATETIME: Temporal(OLD_DATETIME, 8, pa.timestamp("us")),
+    ColumnType.DATETIME2: Temporal(DATETIME, 5, pa.timestamp("us")),
+    ColumnType.TIMESTAMP: Temporal(OLD_TIMESTAMP, 4, pa.timestamp("us", tz="UTC")),
+    ColumnType.TIMESTAMP2: Temporal(TIMESTAMP, 4, pa.timestamp("us", tz="UTC")),
 }
-TEMPORAL = {
-    ColumnType.DATE: pa.date32(),
-    ColumnType.NEWDATE: pa.date32(),
-    ColumnType.TIME: pa.duration("us"),
-    ColumnType.TIME2: pa.duration("us"),
-    ColumnType.DATETIME: pa.timestamp("us"),
-    ColumnType.DATETIME2: pa.timestamp("us"),
-    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-    ColumnType.TIMESTAMP2: pa.timestamp("us", tz="UTC"),
-}
-"""TIMESTAMP is a moment, DATETIME a clock's reading without a zone, TIME a duration."""
 STRINGS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.BLOB})
 SET_TYPE = pa.list_(pa.string())
 GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
@@ -111,7 +115,7 @@ def column_type(  # noqa: PLR0911 - a table of types
     if kind is ColumnType.NEWDECIMAL:
         return decimal_type(column.precision, column.scale)
     if kind in TEMPORAL:
-        return TEMPORAL[kind]
+        return TEMPORAL[kind].arrow
     if kind is ColumnType.BIT:
         return pa.bool_() if column.length == 1 else pa.binary()
     if kind in STRINGS and column.collation == BINARY_COLLATION:
@@ -165,4 +169,4 @@ def integer_type(width: int, *, unsigned: bool) -> pa.DataType:
 
 def temporal_width(column: Column) -> int:
     """Return the bytes of a value."""
-    return _TEMPORAL_WIDTHS[column.type] + (column.precision + 1) // 2
+    return TEMPORAL[column.type].width + (column.precision + 1) // 2

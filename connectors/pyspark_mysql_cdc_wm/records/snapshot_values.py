@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.character_sets import text_of_several
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, binary, fixed
-from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE, has_empty_label
-from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, check_zero_date
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, binary
+from pyspark_mysql_cdc_wm.records.arrow_types import DATE, SET_TYPE, TEMPORAL, TIME, has_empty_label
+from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.numbers import bits, geometries, vectors
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.temporal import days_or_micros
 from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets, utf_8
 from watermark_source.errors import CorruptDataError
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
@@ -21,13 +23,6 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})
 _NONE = NO_MOMENT
-_DATE, _DATETIME, _TIME = range(3)
-_CLOCKS = {
-    ColumnType.DATE: _DATE,
-    ColumnType.DATETIME2: _DATETIME,
-    ColumnType.TIMESTAMP2: _DATETIME,
-    ColumnType.TIME2: _TIME,
-}
 
 
 @inlined
@@ -67,7 +62,7 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
         at = np.int64(starts[row])
         if at >= 0:
             end = at + sizes[row]
-            if layout == _TIME:
+            if layout == TIME:
                 negative = byte_at(data, at) == 0x2D
                 hours, at = _number(data, at + 1 if negative else at, end)
                 minutes, at = _number(data, at + 1, end)
@@ -79,7 +74,7 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
                 year, at = _number(data, at, end)
                 month, at = _number(data, at + 1, end)
                 day, at = _number(data, at + 1, end)
-                if layout == _DATE:
+                if layout == DATE:
                     value = day_of(year, month, day)
                 else:
                     hour, at = _number(data, at + 1, end)
@@ -98,8 +93,8 @@ def text_column(  # noqa: PLR0911 - a table of types
     as ``KeyColumn.told_apart`` has it. What is no date is null. A key that is no date but 0000-00-00, or has the text
     of another key, is an ``UnsupportedFormatError``.
     """
-    if column.type in _CLOCKS:
-        layout = _CLOCKS[column.type]
+    if column.type in TEMPORAL:
+        layout = TEMPORAL[column.type].layout
         return lambda values: _times(values, kind, layout, of_key=key is not None)
     if column.type is ColumnType.BIT:
         return lambda values: bits(values, column.length)
@@ -129,12 +124,7 @@ def _texts_of_key(values: Values, charset: str | None) -> pa.Array:
 def _times(values: Values, kind: pa.DataType, layout: int, *, of_key: bool) -> pa.Array:
     found = np.empty(values.rows, np.int64)
     _clock(values.data, values.starts, values.sizes, layout, found)
-    present = found != _NONE
-    if of_key and not present.all():
-        for row in np.flatnonzero(~present & (values.starts >= 0)):
-            start, size = int(values.starts[row]), int(values.sizes[row])
-            check_zero_date(values.data[start : start + size].tobytes().decode(errors="replace"))
-    return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
+    return days_or_micros(kind, found, values, partial(str, encoding="utf-8", errors="replace") if of_key else None)
 
 
 def _numbered_sets(values: Values, labels: pa.Array) -> pa.Array:

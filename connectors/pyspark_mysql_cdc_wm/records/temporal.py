@@ -8,31 +8,31 @@ number offset by its highest bit: hour 10 bits, minute 6, second 6. Before MySQL
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.binlog.wire import uint32_at, uint_at
+from pyspark_mysql_cdc_wm.binlog.wire import Longs, uint32_at, uint_at
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, fixed
-from pyspark_mysql_cdc_wm.records.arrow_types import TEMPORAL
+from pyspark_mysql_cdc_wm.records.arrow_types import (
+    DATE,
+    DATETIME,
+    OLD_DATETIME,
+    OLD_TIME,
+    TEMPORAL,
+    TIME,
+    TIMESTAMP,
+)
 from pyspark_mysql_cdc_wm.records.key_column import check_zero_date
-from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _SECOND = 1_000_000
 _ZERO = "0000-00-00 00:00:00"
 _NONE = NO_MOMENT
-_DATE, _DATETIME, _TIME, _TIMESTAMP, _OLD_DATETIME, _OLD_TIME, _OLD_TIMESTAMP = range(7)
-_LAYOUTS = {
-    ColumnType.DATE: _DATE,
-    ColumnType.NEWDATE: _DATE,
-    ColumnType.DATETIME2: _DATETIME,
-    ColumnType.TIME2: _TIME,
-    ColumnType.TIMESTAMP2: _TIMESTAMP,
-    ColumnType.DATETIME: _OLD_DATETIME,
-    ColumnType.TIME: _OLD_TIME,
-    ColumnType.TIMESTAMP: _OLD_TIMESTAMP,
-}
 
 
 @inlined
@@ -105,18 +105,18 @@ def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) ->
         at = np.int64(starts[row])
         value = _NONE
         if at >= 0:
-            if layout == _DATE:
+            if layout == DATE:
                 packed = uint_at(data, at, np.int64(3))
                 value = day_of(packed >> 9, packed >> 5 & 15, packed & 31)
-            elif layout == _DATETIME:
+            elif layout == DATETIME:
                 value = _datetime(data, at, fraction)
-            elif layout == _TIMESTAMP:
+            elif layout == TIMESTAMP:
                 value = _timestamp(data, at, fraction)
-            elif layout == _TIME:
+            elif layout == TIME:
                 value = _time(data, at, fraction)
-            elif layout == _OLD_DATETIME:
+            elif layout == OLD_DATETIME:
                 value = _old_datetime(data, at)
-            elif layout == _OLD_TIME:
+            elif layout == OLD_TIME:
                 value = _old_time(data, at)
             else:
                 seconds = uint32_at(data, at)
@@ -131,25 +131,35 @@ def temporals(values: Values, column: Column, *, of_key: bool = False) -> pa.Arr
         UnsupportedFormatError: a date ``of_key`` that is none and not zero throughout.
     """
     found = np.empty(values.rows, np.int64)
-    _read(values.data, values.starts, _LAYOUTS[column.type], (column.precision + 1) // 2, found)
-    kind = TEMPORAL[column.type]
+    layout, _, kind = TEMPORAL[column.type]
+    _read(values.data, values.starts, layout, (column.precision + 1) // 2, found)
+    return days_or_micros(kind, found, values, partial(_shown, layout) if of_key else None)
+
+
+def days_or_micros(
+    kind: pa.DataType, found: Longs, values: Values, shown: Callable[[bytes], str] | None = None
+) -> pa.Array:
+    """Return what was found of values as a column; ``shown`` makes the text of a key that is no date.
+
+    Raises:
+        UnsupportedFormatError: such a key is not zero throughout.
+    """
     present = found != _NONE
-    if of_key and not present.all():
+    if shown is not None and not present.all():
         for row in np.flatnonzero(~present & (values.starts >= 0)):
-            check_zero_date(_shown(values.data[values.starts[row] :][: values.sizes[row]].tobytes(), column.type))
+            check_zero_date(shown(values.data[values.starts[row] :][: values.sizes[row]].tobytes()))
     return fixed(kind, found.astype(np.int32) if pa.types.is_date32(kind) else found, present)
 
 
-def _shown(stored: bytes, kind: ColumnType) -> str:
+def _shown(layout: int, stored: bytes) -> str:
     """Return the text of a value that is no date."""
-    layout = _LAYOUTS[kind]
-    if layout == _DATE:
+    if layout == DATE:
         packed = int.from_bytes(stored[:3], "little")
         return f"{packed >> 9:04}-{packed >> 5 & 15:02}-{packed & 31:02}"
-    if layout == _OLD_DATETIME:
+    if layout == OLD_DATETIME:
         digits = f"{int.from_bytes(stored[:8], 'little'):014}"
         return f"{digits[:4]}-{digits[4:6]}-{digits[6:8]} {digits[8:10]}:{digits[10:12]}:{digits[12:]}"
-    if layout != _DATETIME:
+    if layout != DATETIME:
         return _ZERO
     packed = int.from_bytes(stored[:5], "big") - 0x8000000000
     months, day = packed >> 22, packed >> 17 & 31
