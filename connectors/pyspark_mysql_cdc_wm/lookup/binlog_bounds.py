@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import pairwise
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, GtidSet, LogPosition, file_base, file_name, file_number
@@ -22,26 +23,18 @@ from watermark_source.planning.watermark import Millis, watermark_text
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
 class BinlogBounds(SplitDiscovery):
     """Implements ``SplitDiscovery``, ``StartPositions`` and ``LogBounds`` for the one split."""
 
-    def __init__(
-        self,
-        status: LogStatus,
-        transactions: Transactions | None,
-        times: BinlogTimeIndex,
-        start: Start,
-        *,
-        by_commit: bool,
-        fail_on_data_loss: bool,
-    ) -> None:
-        """Keep the look-ups; ``transactions`` is ``None`` without GTIDs, ``by_commit``: event time is commit time."""
-        self._status = status
-        self._transactions = transactions
-        self._times = times
-        self._start = start
-        self._by_commit = by_commit
-        self._fail_on_data_loss = fail_on_data_loss
+    status: LogStatus
+    transactions: Transactions | None
+    """``None`` without GTIDs."""
+    times: BinlogTimeIndex
+    start: Start
+    by_commit: bool
+    """Whether event time is commit time."""
+    fail_on_data_loss: bool
 
     def discover(self) -> Set[Split]:
         """Return the binlog as the only split."""
@@ -68,40 +61,40 @@ class BinlogBounds(SplitDiscovery):
         """Return the end of the binlog, and the server's time just before if later commits cannot be earlier."""
         if BINLOG not in splits:
             return Ends({})
-        now = self._status.now() if self._by_commit else None
+        now = self.status.now() if self.by_commit else None
         end, is_last = self._end()
         return Ends({BINLOG: end.number}, reached={BINLOG: Millis(now)} if now is not None and is_last else {})
 
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return the first position that the server still has."""
-        return dict.fromkeys(splits & {BINLOG}, self._status.earliest().number)
+        return dict.fromkeys(splits & {BINLOG}, self.status.earliest().number)
 
     def _end(self) -> tuple[LogPosition, bool]:
         """Return an end, and whether the binlog had nothing after it when it was requested."""
-        return (self._status.end(), True) if self._transactions is None else self._transactions.newest_end()
+        return (self.status.end(), True) if self.transactions is None else self.transactions.newest_end()
 
     def _first(self) -> int:
-        if self._start is StartMode.EARLIEST:
-            return self._status.earliest().number
-        if isinstance(self._start, StartAfter):
-            self._check(self._start.left_out)
+        if self.start is StartMode.EARLIEST:
+            return self.status.earliest().number
+        if isinstance(self.start, StartAfter):
+            self._check(self.start.left_out)
             return 0
-        if isinstance(self._start, StartAtTime):
-            return self._first_from(self._start.millis)
-        if not isinstance(self._start, StartAt):
+        if isinstance(self.start, StartAtTime):
+            return self._first_from(self.start.millis)
+        if not isinstance(self.start, StartAt):
             return self._end()[0].number
-        end = self._status.end()
-        given = LogPosition(file_number(self._start.file), self._start.offset)
-        base, earliest = self._status.base(), self._status.earliest()
-        shown = f"{self._start.file} position {self._start.offset}"
-        if file_base(self._start.file) != base:
+        end = self.status.end()
+        given = LogPosition(file_number(self.start.file), self.start.offset)
+        base, earliest = self.status.base(), self.status.earliest()
+        shown = f"{self.start.file} position {self.start.offset}"
+        if file_base(self.start.file) != base:
             raise OptionError("startingOffsets", shown, f"the server's files are named {base}.000001 and so on")
         if not earliest <= given <= end:
             raise OptionError(
                 "startingOffsets", shown, f"the server's binlog begins in {file_name(base, earliest.file)} and ends at "
                 f"{end.shown(base)}",
             )  # fmt: skip
-        if given != end and not self._status.begins_transaction(file_name(base, given.file), given.offset):
+        if given != end and not self.status.begins_transaction(file_name(base, given.file), given.offset):
             raise OptionError(
                 "startingOffsets", shown, "no transaction begins there; SHOW BINLOG EVENTS lists those that do, each "
                 "with an event Gtid or Anonymous_Gtid",
@@ -109,32 +102,32 @@ class BinlogBounds(SplitDiscovery):
         return given.number
 
     def _first_from(self, millis: int) -> int:
-        earliest = self._status.earliest()
-        if earliest.file > 1 and not self._times.begun_by(millis):
+        earliest = self.status.earliest()
+        if earliest.file > 1 and not self.times.begun_by(millis):
             lost = (
                 f"startingTimestamp = {millis} ({watermark_text(millis)} UTC): the server's binlog begins later, in "
-                f"{file_name(self._status.base(), earliest.file)}, and earlier files were purged"
+                f"{file_name(self.status.base(), earliest.file)}, and earlier files were purged"
             )
-            if self._fail_on_data_loss:
+            if self.fail_on_data_loss:
                 raise DataLossError(
                     f"{lost}. Give a later time, or set failOnDataLoss to false to begin with the oldest file"
                 )
             _log.warning("failOnDataLoss=false: beginning with the oldest file. %s", lost)
-        return self._times.begin_at(millis)
+        return self.times.begin_at(millis)
 
     def _check(self, left_out: GtidSet) -> None:
-        if self._transactions is None:
+        if self.transactions is None:
             raise OptionError(
                 "startingOffsets",
                 left_out,
                 "the server has no GTIDs of MySQL's form (gtid_mode); give file and position",
             )
-        if purged := self._status.purged() - left_out:
+        if purged := self.status.purged() - left_out:
             raise OptionError(
                 "startingOffsets", left_out, f"the server's binlog no longer has all other transactions: purged are "
                 f"{purged}",
             )  # fmt: skip
-        executed = self._status.executed_end()[1]
+        executed = self.status.executed_end()[1]
         if missing := left_out - executed:
             raise OptionError(
                 "startingOffsets", left_out, f"the server has not executed {missing}; it has executed {executed}"
@@ -147,6 +140,7 @@ _PIECES = 2
 """Number of pieces without minPartitions; with each further one the server sends half of a file again."""
 
 
+@dataclass(frozen=True, slots=True)
 class BinlogPieces:
     """Implements ``RangeCutter``: cuts at the beginnings of files, and if necessary within a file.
 
@@ -155,14 +149,13 @@ class BinlogPieces:
     events more than once.
     """
 
-    def __init__(self, status: LogStatus) -> None:
-        self._status = status
+    status: LogStatus
 
     def pieces(self, wanted: SplitRange, at_least: int | None) -> Sequence[Piece]:
         """Return the pieces of a range in order; raises as ``LogStatus.sizes``."""
         sizes: Mapping[int, int] = {}
         if LogPosition.of(wanted.start).file != LogPosition.of(wanted.end).file:
-            sizes = {file_number(file): size for file, size in self._status.sizes().items()}
+            sizes = {file_number(file): size for file, size in self.status.sizes().items()}
         return cut(wanted, sizes, at_least)
 
 
@@ -199,17 +192,15 @@ def _file_ranges(wanted: SplitRange, sizes: Mapping[int, int]) -> Iterator[tuple
     yield SplitRange(wanted.split, start, wanted.end), size
 
 
+@dataclass(frozen=True, slots=True)
 class BinlogRowIndex:
     """The connector's ``RowIndex`` for the binlog, for maxRowsPerTrigger. Chunks of a snapshot stay as they are."""
 
-    def __init__(
-        self, connection: MySqlConnection, status: LogStatus, transactions: Transactions | None, tables: Selection
-    ) -> None:
-        """Keep the look-ups; ``transactions`` is ``None`` for a server without GTIDs."""
-        self._connection = connection
-        self._status = status
-        self._transactions = transactions
-        self._tables = tables
+    connection: MySqlConnection
+    status: LogStatus
+    transactions: Transactions | None
+    """``None`` for a server without GTIDs."""
+    tables: Selection
 
     def end_within(self, wanted: SplitRange, rows: int) -> int:
         """Return the last position between two transactions up to which a range has at most ``rows`` rows.
@@ -226,10 +217,10 @@ class BinlogRowIndex:
         from pyspark_mysql_cdc_wm.lookup.binlog_search import batch_end  # noqa: PLC0415
 
         try:
-            end = batch_end(self._connection.settings, self._status.base(), wanted, rows, self._tables)
+            end = batch_end(self.connection.settings, self.status.base(), wanted, rows, self.tables)
         except DataLossError as loss:
             _log.warning("the batch cannot be limited to %d rows: %s", rows, loss)
             return wanted.end
-        if self._transactions is not None:
-            self._transactions.remember(end.end, self._transactions.before(wanted.start) | end.transactions)
+        if self.transactions is not None:
+            self.transactions.remember(end.end, self.transactions.before(wanted.start) | end.transactions)
         return end.end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.binlog.log_position import FIRST_OFFSET, GtidSet, LogPosition, file_number, position_number
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -22,37 +23,27 @@ from watermark_source.errors import (
 _CATCH_UP_SECONDS = 30
 
 
+@dataclass(frozen=True, slots=True)
 class MySqlReplica:
     """Implements ``Replicas`` by GTIDs."""
 
-    def __init__(
-        self,
-        connection: MySqlConnection,
-        status: LogStatus,
-        transactions: Transactions | None,
-        system: str,
-        first: GtidSet | None,
-    ) -> None:
-        """Keep the look-ups; ``transactions`` is ``None`` without GTIDs, ``first`` is ``left_out_at_first``."""
-        self._connection = connection
-        self._status = status
-        self._transactions = transactions
-        self._system = system
-        self._first = first
-
-    @property
-    def system(self) -> str:
-        """The server's UUID."""
-        return self._system
+    connection: MySqlConnection
+    status: LogStatus
+    transactions: Transactions | None
+    """``None`` without GTIDs."""
+    system: str
+    """The server's UUID."""
+    first: GtidSet | None
+    """That of the option startingOffsets, if it has one."""
 
     @property
     def left_out_at_first(self) -> str | None:
         """The GTID set of the option startingOffsets, if it has one."""
-        return None if self._first is None else str(self._first)
+        return None if self.first is None else str(self.first)
 
     def done_before(self, position: int) -> str | None:
         """Return the transactions before a position, ``None`` if the server has no GTIDs."""
-        return None if self._transactions is None else str(self._transactions.before(position))
+        return None if self.transactions is None else str(self.transactions.before(position))
 
     def confirm(self, position: int, done: str | None) -> None:
         """Check that this server's binlog has exactly these transactions before a position.
@@ -60,31 +51,31 @@ class MySqlReplica:
         Raises:
             OffsetError: the server lacks some of them, or has others instead.
         """
-        if self._transactions is None or done is None:
+        if self.transactions is None or done is None:
             return
         read = _set(done)
-        end, executed = self._status.executed_end()
+        end, executed = self.status.executed_end()
         check_executed(self._where, executed, read)
-        if position > end.number or (position < end.number and self._status.earliest().number <= position):
+        if position > end.number or (position < end.number and self.status.earliest().number <= position):
             self._confirm_next(position, end.number, read)
 
     def remember(self, position: int, done: str | None) -> None:
         """Store the transactions that lie before a position."""
-        if self._transactions is not None and done is not None:
-            self._transactions.remember(position, _set(done))
+        if self.transactions is not None and done is not None:
+            self.transactions.remember(position, _set(done))
 
     def resumed(self, position: int, done: str | None, end: int | None = None) -> int:
         """Return the position, or the beginning of the binlog if that is later and all purged transactions were read.
 
         Without GTIDs it returns the position.
         """
-        if self._transactions is None or done is None:
+        if self.transactions is None or done is None:
             return position
         if end is not None and LogPosition.of(end).file == LogPosition.of(position).file:
             return position
         # In this order gtid_purged includes all transactions before the earliest position.
-        earliest = self._status.earliest().number
-        return position if earliest <= position or self._status.purged() - _set(done) else earliest
+        earliest = self.status.earliest().number
+        return position if earliest <= position or self.status.purged() - _set(done) else earliest
 
     def begin(self, done: str | None) -> int:
         """Return the beginning of the file that has the first transaction that was not read.
@@ -94,9 +85,9 @@ class MySqlReplica:
             DataLossError: the server purged transactions that were not read.
         """
         read = self._checked(done)
-        files = self._status.files()
+        files = self.status.files()
         # Each file begins with the GTIDs of all previous files.
-        later = bisect_left(files, True, lo=1, key=lambda file: bool(self._status.before_file(file) - read))
+        later = bisect_left(files, True, lo=1, key=lambda file: bool(self.status.before_file(file) - read))
         return position_number(file_number(files[later - 1]), FIRST_OFFSET)
 
     def shift_after(self, position: int) -> int:
@@ -106,9 +97,9 @@ class MySqlReplica:
     def between(self, start: str | None, end: str | None) -> Passage:
         """Return how to read the transactions of ``end`` that are not in ``start``; raises as ``begin``."""
         begin, wanted = self._checked(start), self._checked(end)
-        assert self._transactions is not None
-        place = self._transactions.end().number
-        before = self._transactions.before(place)
+        assert self.transactions is not None
+        place = self.transactions.end().number
+        before = self.transactions.before(place)
         if missing := wanted - before:
             raise ResponseTimeoutError(
                 f"{self._where}: transactions that the query reads again are not committed yet: {_shown(missing)}; is "
@@ -117,10 +108,10 @@ class MySqlReplica:
         return Passage(place, str(before - (wanted - begin)))
 
     def _confirm_next(self, position: int, end: int, read: GtidSet) -> None:
-        assert self._transactions is not None
+        assert self.transactions is not None
         found = "it ends before" if position > end else "no transaction begins there"
         try:
-            first = self._transactions.first_after(position, end)
+            first = self.transactions.first_after(position, end)
             # An empty set is fine, since files begin and end without a transaction.
             if position < end and not first & read and self._is_next(position, first, read):
                 return
@@ -140,20 +131,20 @@ class MySqlReplica:
         The transaction with the previous number was read, unless there is a gap in the numbers, which is common on
         replicas alone. At a gap, the file up to the position is read.
         """
-        assert self._transactions is not None
+        assert self.transactions is not None
         previous = GtidSet.of({source: [(n - 1, n - 1)] for source, ((n, _),) in first.ranges.items() if n > 1})
         if not previous - read:
             return True
         # gtid_purged may have transactions that never were in the binlog.
-        return not self._transactions.before(position) - read - self._status.purged()
+        return not self.transactions.before(position) - read - self.status.purged()
 
     @property
     def _where(self) -> str:
-        return self._connection.settings.where
+        return self.connection.settings.where
 
     def _checked(self, done: str | None) -> GtidSet:
         """Parse a set of read transactions, and check that the server has executed all and purged no others."""
-        if done is None or self._transactions is None:
+        if done is None or self.transactions is None:
             raise OffsetError(
                 f"the checkpoint's positions are of another server, and mean nothing to {self._where}: "
                 + ("the checkpoint was made without GTIDs" if done is None else "the server has no GTIDs (gtid_mode)")
@@ -161,14 +152,14 @@ class MySqlReplica:
             )
         read = _set(done)
         # A server that was just promoted may still be applying transactions that it has received.
-        if not self._transactions.committed(read, _CATCH_UP_SECONDS):
-            missing = read - self._status.executed_end()[1]
+        if not self.transactions.committed(read, _CATCH_UP_SECONDS):
+            missing = read - self.status.executed_end()[1]
             raise OffsetError(
                 f"{self._where} lacks transactions that the query has read: {_shown(missing)}. Either it is a replica "
                 "that is behind: wait until it has them. Or it never got them before the server they were committed on "
                 "was lost: then begin a new query"
             )
-        if purged := self._status.purged() - read:
+        if purged := self.status.purged() - read:
             raise DataLossError(
                 f"{self._where}: transactions that come next were purged from its binlog, or never were in it: "
                 f"{_shown(purged)}. On the server: binlog_expire_logs_seconds keeps it longer, and log_replica_updates "
