@@ -18,6 +18,8 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     EVENT_FIELDS,
     HEADER_SIZE,
     POSITION,
+    ROWS_V1,
+    ROWS_V2,
     START,
     STOP,
     TYPE,
@@ -232,15 +234,7 @@ class Unpacker:
 
 
 _FIRST = 165
-_STAND_FOR = (
-    EventType.QUERY,
-    EventType.WRITE_ROWS_V1,
-    EventType.UPDATE_ROWS_V1,
-    EventType.DELETE_ROWS_V1,
-    EventType.WRITE_ROWS,
-    EventType.UPDATE_ROWS,
-    EventType.DELETE_ROWS,
-)
+_STAND_FOR = (EventType.QUERY, *ROWS_V1, *ROWS_V2)
 """The uncompressed types, by the number of the compressed type minus ``_FIRST``."""
 _UPDATES = (EventType.UPDATE_ROWS_V1, EventType.UPDATE_ROWS)
 _FIRST_V2 = EventType.WRITE_ROWS

@@ -71,6 +71,9 @@ class EventType(IntEnum):
     MARIADB_GTID_LIST = 163
 
 
+ROWS_V1 = (EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1)
+ROWS_V2 = (EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS)
+"""The types of events with inserted, updated and deleted rows, in their two versions."""
 BEGINNINGS = (EventType.GTID, EventType.ANONYMOUS_GTID, EventType.GTID_TAGGED, EventType.MARIADB_GTID)
 """The types of events that begin transactions."""
 

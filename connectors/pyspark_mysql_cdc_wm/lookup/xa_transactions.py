@@ -13,6 +13,8 @@ from pyspark_mysql_cdc_wm.binlog.compressed_transactions import Unpacker
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     HEADER_SIZE,
     POSITION,
+    ROWS_V1,
+    ROWS_V2,
     START,
     STOP,
     TYPE,
@@ -37,12 +39,8 @@ _SIZE_OFFSET = 9
 _ROW_EVENTS = (
     EventType.QUERY,
     EventType.TABLE_MAP,
-    EventType.WRITE_ROWS_V1,
-    EventType.UPDATE_ROWS_V1,
-    EventType.DELETE_ROWS_V1,
-    EventType.WRITE_ROWS,
-    EventType.UPDATE_ROWS,
-    EventType.DELETE_ROWS,
+    *ROWS_V1,
+    *ROWS_V2,
     EventType.PARTIAL_UPDATE_ROWS,
     EventType.TRANSACTION_PAYLOAD,
 )

@@ -19,6 +19,8 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import (
     HEADER_SIZE,
     IGNORABLE,
     POSITION,
+    ROWS_V1,
+    ROWS_V2,
     SECONDS,
     START,
     STOP,
@@ -54,8 +56,7 @@ def _meanings() -> npt.NDArray[np.uint8]:
     found[[EventType.INCIDENT, EventType.TRANSACTION_PAYLOAD]] = _REFUSED
     found[list(BEGINNINGS)] = _GTID
     found[EventType.TABLE_MAP] = _MAP
-    found[[EventType.WRITE_ROWS, EventType.UPDATE_ROWS, EventType.DELETE_ROWS, EventType.PARTIAL_UPDATE_ROWS]] = _ROWS
-    found[[EventType.WRITE_ROWS_V1, EventType.UPDATE_ROWS_V1, EventType.DELETE_ROWS_V1]] = _ROWS
+    found[[*ROWS_V1, *ROWS_V2, EventType.PARTIAL_UPDATE_ROWS]] = _ROWS
     return found
 
 

@@ -129,7 +129,6 @@ def _negated(low: Word, high: Word) -> tuple[Word, Word]:
 def _fill(array: Word, starts: Word, precision: Word, scale: Word, out: Word) -> Word:
     """128 bits for each value, in two's complement, low half first; a fault if a group has too many digits."""
     data = address_of(array)
-    whole = precision - scale
     for row in range(starts.shape[0]):
         low, high = np.uint64(0), np.uint64(0)
         at = np.int64(starts[row])
@@ -151,7 +150,7 @@ def _fill(array: Word, starts: Word, precision: Word, scale: Word, out: Word) ->
                 low, high = _negated(low, high)
         out[row, 0] = low
         out[row, 1] = high
-    return np.int64(Fault.NONE) if whole >= 0 else np.int64(Fault.DECIMAL)
+    return np.int64(Fault.NONE)
 
 
 @inlined

@@ -139,7 +139,8 @@ class ChunkBounds:
         self._by_gtids = by_gtids
         wanted = options.snapshot
         self._cut = ChunkSize(wanted.chunk_rows, wanted.parallelism).within(options.max_rows)
-        self._again = wanted.reread
+        self._again = {(tables.selection.key(each.table), each.label) for each in wanted.reread}
+        """Which tables are read again, by the keys of their names."""
         self.one_moment = wanted.as_of_one_moment
         self.come_first = options.reads_tables
         self.nothing_follows = options.start is StartMode.SNAPSHOT
@@ -154,8 +155,7 @@ class ChunkBounds:
             SourceError: the server cannot be reached, or refuses.
         """
         names = {self._tables.selection.key(name): name for name in self._tables.now()}
-        wanted = ((self._tables.selection.key(each.table), each.label) for each in self._again)
-        again = {str(TableReading(names[key], label)) for key, label in wanted if key in names}
+        again = {str(TableReading(names[key], label)) for key, label in self._again if key in names}
         return again | frozenset(map(str, names.values()))
 
     def dropped(self, logs: Set[str]) -> Set[str]:
@@ -178,11 +178,9 @@ class ChunkBounds:
     def is_wanted(self, log: str) -> bool:
         """Return whether the user chose a table, or has requested this reading of it."""
         table, label = TableReading.of(log)
-        key = self._tables.selection.key
-        is_requested = label is None or any(
-            (key(each.table), each.label) == (key(table), label) for each in self._again
-        )
-        return is_requested and self._tables.selection.matches(table)
+        selection = self._tables.selection
+        is_requested = label is None or (selection.key(table), label) in self._again
+        return is_requested and selection.matches(table)
 
     def next_chunks(self, lower: Mapping[str, Bound], *, to_end: bool) -> Mapping[str, tuple[Bound, ...]]:
         """Return the upper bounds of the next chunks, one table after another.
