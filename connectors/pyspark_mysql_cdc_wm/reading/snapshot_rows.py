@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +23,7 @@ from pyspark_mysql_cdc_wm.lookup.committed_transactions import shows_all_of_its_
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
-from pyspark_mysql_cdc_wm.reading.schema_changes import (
-    PresentNames,
-    check_unpacked,
-    checked_statements,
-    compare_altered,
-)
+from pyspark_mysql_cdc_wm.reading.schema_changes import check_unpacked, checked_statements, compare_altered
 from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
@@ -120,17 +115,7 @@ class SnapshotRows:
                     readable = {name.lower() for name in now.names}
                     lacking = [name for name in self.stream.layout.names if name.lower() not in readable]
                     self.stream.known.check_readable(table, lacking, rights)
-            # This comes after the view began, so all that the view sees is in the binlog before its current end.
-            order = LoggedOrder(connection, self.choice)
-            since = [(chunk, RollBack(chunk.table, self.stream.layout, order, chunk.keys)) for chunk in chunks]
-            keyless = frozenset(table for table, described_now in columns.items() if not described_now.key)
-            left = set(columns)
-            yield from self._undone(connection, view, since, left, keyless=keyless, place=place)
-            for chunk, changed in since:
-                if chunk.table in left:
-                    yield from self._unchanged(chunk, columns[chunk.table], changed, view, place)
-                else:
-                    _log.warning(_DROPPED, chunk.table, chunk.keys)
+            yield from _ChunksRead(self, connection, view, columns, chunks, place=place).batches()
 
     def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
         """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
@@ -140,20 +125,50 @@ class SnapshotRows:
             time.sleep(SWAP_PAUSE_SECONDS)
         return existing
 
-    def _unchanged(
-        self, chunk: TableChunk, columns: TableColumns, undone: RollBack, view: ConsistentView, place: int
-    ) -> Iterator[ReadBatch]:
-        """Yield the rows of a chunk that were not changed since a position."""
-        table, by_name, types = chunk.table, columns.by_name, columns.type_by_name
+
+class _ChunksRead:
+    """One read of chunks, by a view that holds their tables."""
+
+    def __init__(
+        self,
+        rows: SnapshotRows,
+        connection: MySqlConnection,
+        view: ConsistentView,
+        columns: Mapping[TableName, TableColumns],
+        chunks: Sequence[TableChunk],
+        *,
+        place: int,
+    ) -> None:
+        stream, order = rows.stream, LoggedOrder(connection, rows.choice)
+        self._stream, self._choice, self._connection, self._view = stream, rows.choice, connection, view
+        self._columns, self._place = columns, place
+        self._since = [(chunk, RollBack(chunk.table, stream.layout, order, chunk.keys)) for chunk in chunks]
+        self._left = set(columns)
+        """The tables that were not dropped since the position: a later one of the name is another one."""
+        # This comes after the view began, so all that the view sees is in the binlog before its current end.
+        end = LogStatus(connection).end().number
+        # The view keeps its tables from being altered, so that later statements concern none of them.
+        self._end, self._names = end, stream.present_names(lambda: end)
+
+    def batches(self) -> Iterator[ReadBatch]:
+        """Yield the rows; raises as ``SnapshotRows.read``."""
+        yield from self._undone()
+        for chunk, changed in self._since:
+            if chunk.table in self._left:
+                yield from self._unchanged(chunk, self._columns[chunk.table], changed)
+            else:
+                _log.warning(_DROPPED, chunk.table, chunk.keys)
+
+    def _unchanged(self, chunk: TableChunk, columns: TableColumns, undone: RollBack) -> Iterator[ReadBatch]:
+        """Yield the rows of a chunk that were not changed since the position."""
+        table, by_name, types, stream = chunk.table, columns.by_name, columns.type_by_name, self._stream
         undone.check_key(columns.key)
-        if self.stream.known is not None:
-            self.stream.known.compare(
-                table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read"
-            )
+        if stream.known is not None:
+            stream.known.compare(table, columns.names, lambda: frozenset(columns.names), "where its snapshot is read")
         # The list is empty if the table has lost all columns of the stream.
-        needed = [name for name in self.stream.layout.needed(columns.names, columns.key) if name in by_name]
+        needed = [name for name in stream.layout.needed(columns.names, columns.key) if name in by_name]
         selected, kinds = [by_name[name] for name in needed], [types[name] for name in needed]
-        for count, arrays in view.rows(
+        for count, arrays in self._view.rows(
             table, selected, kinds, key=columns.key_columns, chunked_by=columns.chunk_columns, keys=undone.keys
         ):
             values, rows = dict(zip(needed, arrays, strict=True)), count
@@ -161,145 +176,110 @@ class SnapshotRows:
             if kept is not None:
                 indices = integers(kept, pa.int64())
                 values, rows = {name: array.take(indices) for name, array in values.items()}, len(indices)
-            yield from self._batch(
-                chunk, table_rows(self.stream.layout, f"table {table}", by_name, values, rows), place
-            )
+            yield from self._batch(chunk, table_rows(stream.layout, f"table {table}", by_name, values, rows))
 
-    def _undone(
-        self,
-        connection: MySqlConnection,
-        view: ConsistentView,
-        since: Sequence[tuple[TableChunk, RollBack]],
-        left: set[TableName],
-        *,
-        keyless: frozenset[TableName],
-        place: int,
-    ) -> Iterator[ReadBatch]:
-        """Yield rows that were changed after a position as they were, up to the position where their table was dropped.
+    def _undone(self) -> Iterator[ReadBatch]:
+        """Yield rows that were changed after the position as they were, up to where their table was dropped.
 
-        It removes dropped tables from ``left``, since a table of that name is another one now. Changes to ``keyless``
-        tables are not undone, even if the binlog names unique columns in place of a primary key.
+        Changes to tables without a key are not undone, even if the binlog names unique columns in place of one.
         """
-        status = LogStatus(connection)
-        end = status.end().number
-        tables = {chunk.table for chunk, _ in since}
-        # The view keeps its tables from being altered, so that later statements concern none of them.
-        names, as_of = self.stream.present_names(lambda: end), self.stream.relocation.as_of
-
-        def blocks() -> Iterable[PlacedBlock]:
-            changed = self.stream.blocks(status.base(), place, end, None if as_of is None else as_of[1])
-            return names.watch(view.kept_alive(changed))
-
-        drops = self.stream.drops
-        is_behind = as_of is not None or end > place
+        keyless = frozenset(table for table, now in self._columns.items() if not now.key)
+        is_behind = self._stream.relocation.as_of is not None or self._end > self._place
         if keyless and is_behind:
             # The dropped table may have had a key, so its changes can be undone.
             gone: set[TableName] = set()
-            keyless -= {table for _, dropped in drops.cut(blocks(), keyless, gone) for table in dropped}
+            cut = self._stream.drops.cut(self._blocks_since(), keyless, gone)
+            keyless -= {table for _, dropped in cut for table in dropped}
             keyless -= gone
-        if not shows_all_of_its_end(connection):
-            for table in (tables & left) - keyless:
-                of_table = [changed for chunk, changed in since if chunk.table == table]
-                self._add_invisible(connection, view, table, of_table, place, names=names)
+        if not shows_all_of_its_end(self._connection):
+            for table in self._left - keyless:
+                self._add_invisible(table)
         if is_behind:
-            keyed = [(chunk, changed) for chunk, changed in since if chunk.table not in keyless]
-            decoder = self._decoder(connection, tables, frozenset(left), names)
-            left -= yield from self._images_before(blocks(), decoder, keyed, tables, frozenset(left), place=place)
-        names.check()
-        for chunk, changed in since:
-            if chunk.table in left:
-                yield from self._batch(chunk, changed.rows_before(), place)
+            yield from self._images_before(keyless)
+        self._names.check()
+        for chunk, changed in self._since:
+            if chunk.table in self._left:
+                yield from self._batch(chunk, changed.rows_before())
 
-    def _images_before(
-        self,
-        blocks: Iterable[PlacedBlock],
-        decoder: ChangeDecoder,
-        since: Sequence[tuple[TableChunk, RollBack]],
-        tables: set[TableName],
-        existing: frozenset[TableName],
-        *,
-        place: int,
-    ) -> Generator[ReadBatch, None, Set[TableName]]:
-        """Yield the rows that blocks change as they were before, and return the tables that blocks drop.
-
-        These are removed from ``tables``, which ``decoder`` reads, where they are dropped: later ones are others.
-        """
-        drops, concerns, all_tables = self.stream.drops, self._concerns(tables), frozenset(tables)
+    def _images_before(self, keyless: frozenset[TableName]) -> Iterator[ReadBatch]:
+        """Yield the rows that the binlog changes as they were before, without those of ``keyless`` tables."""
+        stream, drops = self._stream, self._stream.drops
+        # The decoder reads these, of which a table is removed where it is dropped: later ones are others.
+        tables = {chunk.table for chunk, _ in self._since}
+        all_tables, existing, concerns = frozenset(tables), frozenset(self._left), self._concerns(tables)
+        decoder = self._decoder(tables, existing)
         gone, changed_as_a_whole = set[TableName](), dict[tuple[str, str], str]()
-        for block, dropped in drops.cut(blocks, tables, gone):
-            definitions = checked_statements(block, concerns, self.stream.unlogged)
+        for block, dropped in drops.cut(self._blocks_since(), tables, gone):
+            definitions = checked_statements(block, concerns, stream.unlogged)
             changed_as_a_whole |= definitions.whole
-            if self.stream.known is not None:
-                compare_altered(self.stream.known, definitions, self.stream.unlogged)
-            undoing = [(chunk, changed) for chunk, changed in since if chunk.table in tables]
+            if stream.known is not None:
+                compare_altered(stream.known, definitions, stream.unlogged)
+            undoing = [(chunk, changed) for chunk, changed in self._since if chunk.table in tables - keyless]
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
                 for chunk, changed in undoing:
                     if chunk.table == (changes.table.database, changes.table.table):
-                        yield from self._batch(chunk, changed.undone(changes), place)
+                        yield from self._batch(chunk, changed.undone(changes))
             tables -= dropped
         drops.refuse_renamed(tables - gone - existing, changed_as_a_whole)
-        return all_tables - tables | gone
+        self._left -= all_tables - tables | gone
 
-    def _add_invisible(
-        self,
-        connection: MySqlConnection,
-        view: ConsistentView,
-        table: TableName,
-        undone: Sequence[RollBack],
-        place: int,
-        *,
-        names: PresentNames,
-    ) -> None:
-        """Add the changes before a position that a SELECT may not see yet: those in the last file of the binlog."""
-        begin, base = LogPosition(LogPosition.of(place).file).number, LogStatus(connection).base()
+    def _add_invisible(self, table: TableName) -> None:
+        """Add the changes before the position that a SELECT may not see yet: those in the last file of the binlog."""
+        begin = LogPosition(LogPosition.of(self._place).file).number
         concerns = self._concerns({table})
-        for block in view.kept_alive(dumped(self.stream.client, base, begin, place, check=False)):
+        last_file = dumped(self._stream.client, self._base, begin, self._place, check=False)
+        for block in self._view.kept_alive(last_file):
             if count := defined_until(block.memory, block.events, concerns, table.table):
                 begin = int(block.places[count - 1])
-        decoder = self._decoder(connection, {table}, {table}, names)
-        for block in names.watch(view.kept_alive(self.stream.blocks(base, begin, place))):
-            checked_statements(block, concerns, self.stream.unlogged)
+        decoder = self._decoder({table}, {table})
+        for block in self._blocks(begin, self._place):
+            checked_statements(block, concerns, self._stream.unlogged)
             for changes in decoder.decode(
                 block.memory, block.events, block.file, block.places, prepared=block.prepared
             ):
-                for changed in undone:
-                    changed.add_before(changes)
+                for chunk, changed in self._since:
+                    if chunk.table == table:
+                        changed.add_before(changes)
 
-    def _decoder(
-        self,
-        connection: MySqlConnection,
-        tables: Collection[TableName],
-        existing: Collection[TableName],
-        names: PresentNames,
-    ) -> ChangeDecoder:
+    @cached_property
+    def _base(self) -> str:
+        return LogStatus(self._connection).base()
+
+    def _blocks_since(self) -> Iterator[PlacedBlock]:
+        as_of = self._stream.relocation.as_of
+        return self._blocks(self._place, self._end, None if as_of is None else as_of[1])
+
+    def _blocks(self, start: int, end: int, left_out: str | None = None) -> Iterator[PlacedBlock]:
+        return self._names.watch(self._view.kept_alive(self._stream.blocks(self._base, start, end, left_out)))
+
+    def _decoder(self, tables: Collection[TableName], existing: Collection[TableName]) -> ChangeDecoder:
         """Return the decoder for tables; table maps of ``existing`` ones are completed from the server."""
+        connection, stream, choice = self._connection, self._stream, self._choice
 
         def keys(table: TableMap) -> tuple[str, ...]:
-            return *key_names(table), *chunk_names(table, self.choice)
+            return *key_names(table), *chunk_names(table, choice)
 
         def wanted(table: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in table.columns)
-            return None if nameless else self.stream.layout.needed(shown_names(table), keys(table))
+            return None if nameless else stream.layout.needed(shown_names(table), keys(table))
 
-        completed = as_described(connection, lambda table: table in existing, names.note_described, Rights(connection))
-        return self.stream.decoder(
+        return stream.decoder(
             connection,
             wanted,
             reads=lambda *name: name in tables,
-            completed=completed,
+            completed=as_described(
+                connection, lambda table: table in existing, self._names.note_described, Rights(connection)
+            ),
             keys=keys,
-            inspect=partial(check_unpacked, self._concerns(tables), self.stream.unlogged),
+            inspect=partial(check_unpacked, self._concerns(tables), stream.unlogged),
         )
 
     def _concerns(self, tables: Iterable[TableName]) -> Callable[[str, str], bool]:
-        key = self.stream.tables.key
+        key = self._stream.tables.key
         return lambda database, name: key(TableName(database, name)) in map(key, tables)
 
-    def _version(self, place: int) -> int:
-        as_of = self.stream.relocation.as_of
-        return (place if as_of is None else as_of[0]) + self.stream.relocation.shift
-
-    def _batch(self, chunk: TableChunk, rows: TableRows | None, place: int) -> Iterator[ReadBatch]:
-        return as_inserts(chunk, rows, self._version(place), self.stream.layout)
+    def _batch(self, chunk: TableChunk, rows: TableRows | None) -> Iterator[ReadBatch]:
+        as_of, shift = self._stream.relocation.as_of, self._stream.relocation.shift
+        return as_inserts(chunk, rows, (self._place if as_of is None else as_of[0]) + shift, self._stream.layout)
