@@ -231,15 +231,9 @@ def statements(memory: Bytes, events: Longs) -> Iterator[Statement]:
         text = memory[texts[i] : event[STOP]].tobytes()
         read = _kept if len(text) <= _LONGEST_KEPT else _read
         suppressed = bool(event[FLAGS] & _SUPPRESS_USE)
+        database = memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace")
         for reading in read(text, session.sql_mode, session.collation, mariadb, suppressed):
-            yield Statement(
-                memory[names[i] : texts[i] - 1].tobytes().decode(errors="replace"),
-                reading.text,
-                reading.effect,
-                reading.problem,
-                int(event[POSITION]),
-                int(queries[i]),
-            )
+            yield Statement(database, *reading, int(event[POSITION]), int(queries[i]))
 
 
 def _begins(memory: Bytes, stops: Longs, texts: Longs) -> npt.NDArray[np.bool_]:

@@ -22,7 +22,7 @@ from pyspark_mysql_cdc_wm.lookup.table_list import is_sequence
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.delivered_tables import EVERYTHING, DeliveredTables, Part
 from pyspark_mysql_cdc_wm.reading.schema_changes import altered_in, changes_between, check_unpacked
-from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
+from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead, decoded
 from pyspark_mysql_cdc_wm.records.changes import Changes, as_logged
 from pyspark_mysql_cdc_wm.records.layout import MOMENT
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
@@ -131,10 +131,7 @@ class _RangeRead:
         try:
             for block in self._blocks():
                 self._tables.check_statements(block)
-                places = block.places + stream.relocation.shift
-                for changes in self._decoder.decode(
-                    block.memory, block.events, block.file, places, prepared=block.prepared
-                ):
+                for changes in decoded(self._decoder, block, stream.relocation.shift):
                     rows = self._tables.delivered(changes)
                     if rows.rows:
                         yield ReadBatch(self._wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))

@@ -24,7 +24,7 @@ from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns, as_described, described
 from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import check_unpacked, checked_statements, compare_altered
-from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
+from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead, decoded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
@@ -215,9 +215,7 @@ class _ChunksRead:
             if stream.known is not None:
                 compare_altered(stream.known, definitions, stream.unlogged)
             undoing = [(chunk, changed) for chunk, changed in self._since if chunk.table in tables - keyless]
-            for changes in decoder.decode(
-                block.memory, block.events, block.file, block.places, prepared=block.prepared
-            ):
+            for changes in decoded(decoder, block):
                 for chunk, changed in undoing:
                     if chunk.table == (changes.table.database, changes.table.table):
                         yield from self._batch(chunk, changed.undone(changes))
@@ -236,9 +234,7 @@ class _ChunksRead:
         decoder = self._decoder({table}, {table})
         for block in self._blocks(begin, self._place):
             checked_statements(block, concerns, self._stream.unlogged)
-            for changes in decoder.decode(
-                block.memory, block.events, block.file, block.places, prepared=block.prepared
-            ):
+            for changes in decoded(decoder, block):
                 for chunk, changed in self._since:
                     if chunk.table == table:
                         changed.add_before(changes)

@@ -16,13 +16,18 @@ from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known, PresentNames, TableDrops
-from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
+from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
 from pyspark_mysql_cdc_wm.records.layout import Layout
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.contract.stream import Relocation
 
 _IN_PLACE: Final = Relocation("")
 """Of a batch whose positions are those of the server that they are read from."""
+
+
+def decoded(decoder: ChangeDecoder, block: PlacedBlock, shift: int = 0) -> Iterator[Changes]:
+    """Yield the changes of a block, whose versions are ``shift`` behind its places; raises as ``decode``."""
+    return decoder.decode(block.memory, block.events, block.file, block.places + shift, prepared=block.prepared)
 
 
 @dataclass(frozen=True, slots=True)
