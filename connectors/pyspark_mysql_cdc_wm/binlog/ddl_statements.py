@@ -109,13 +109,13 @@ def _add(
         definitions.whole[table] = where
 
 
-def _named(tables: Collection[LoggedTable], of: Statement) -> set[Table]:
+def named_tables(tables: Collection[LoggedTable], of: Statement) -> set[Table]:
     """Return tables with their databases; a name without one is in the session's."""
     return {(of.database if table.database is None else table.database, table.table) for table in tables}
 
 
 def _read(tables: Collection[LoggedTable], of: Statement, concerns: Concerns) -> list[Table]:
-    return [table for table in _named(tables, of) if concerns(*table)] if tables else []
+    return [table for table in named_tables(tables, of) if concerns(*table)] if tables else []
 
 
 class _Problem(NamedTuple):
@@ -144,7 +144,7 @@ def _in_place_of_rows(of: Statement, effect: StatementEffect, where: str, concer
     rows = effect.rows
     if rows is None:
         return None
-    changed = None if rows.changes is None else _named(rows.changes, of)
+    changed = None if rows.changes is None else named_tables(rows.changes, of)
     if changed is not None and rows.calls_nothing and all(map(_is_clouds, changed)):
         return None
     if of_read := sorted(table for table in changed or () if concerns(*table)):
@@ -169,42 +169,15 @@ def _is_clouds(table: Table) -> bool:
     return table[0].lower() == _CLOUD_DATABASE and table[1].lower().startswith(CLOUD_PREFIX)
 
 
-class TableChange(NamedTuple):
-    """A statement that drops tables with their rows, creates tables, or renames them."""
-
-    dropped: set[Table]
-    databases: set[str]
-    """Databases of which it drops all tables."""
-    arrived: set[Table]
-    """Tables that it creates, or the previous and new names of those that it renames."""
-    is_new: bool
-    """Whether it creates them, and so they have no rows of previous tables of their names."""
-    events: int
-    """Number of events of the block up to the statement, its own included."""
-
-
-def _effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, StatementEffect]]:
-    """Yield the statements that can be followed; ``check_statements`` refuses the others."""
-    for statement in statements(memory, events):
-        if statement.effect is not None:
-            yield statement, statement.effect
-
-
-def table_changes(memory: Bytes, events: Longs) -> Iterator[TableChange]:
-    """Yield the statements of a block of events that drop, create or rename tables.
+def effects(memory: Bytes, events: Longs) -> Iterator[tuple[Statement, StatementEffect]]:
+    """Yield the statements that can be followed; ``check_statements`` refuses the others.
 
     Raises:
         CorruptDataError: a statement does not fit its event.
     """
-    for of, effect in _effects(memory, events):
-        if effect.dropped or effect.databases or effect.made or effect.whole:
-            yield TableChange(
-                _named(effect.dropped, of),
-                set(effect.databases),
-                _named(effect.made or effect.whole, of),
-                bool(effect.made),
-                of.number + 1,
-            )
+    for statement in statements(memory, events):
+        if statement.effect is not None:
+            yield statement, statement.effect
 
 
 class Redefinition(NamedTuple):
@@ -217,7 +190,7 @@ class Redefinition(NamedTuple):
     unfollowed: bool
     """Whether it may concern any table, for its effect is not known."""
     events: int
-    """As in ``TableChange``."""
+    """Number of events of the block up to the statement, its own included."""
 
     def concerns(self, table: Table, key: Callable[[str, str], Table]) -> bool:
         """Return whether it may have changed the columns of a table; names that have one ``key`` are one name."""
@@ -227,14 +200,14 @@ class Redefinition(NamedTuple):
 
 
 def redefinitions(memory: Bytes, events: Longs, file: str) -> Iterator[Redefinition]:
-    """Yield the statements of a block after which tables may have other columns; raises as ``table_changes``."""
+    """Yield the statements of a block after which tables may have other columns; raises as ``effects``."""
     for statement in statements(memory, events):
         where = f"binlog {file} position {statement.position}: {shortened(statement.text)}"
         effect = statement.effect
         if effect is None:
             yield Redefinition(where, frozenset(), frozenset(), True, statement.number + 1)
         elif effect.redefines or effect.databases:
-            tables = frozenset(_named(effect.redefines, statement))
+            tables = frozenset(named_tables(effect.redefines, statement))
             yield Redefinition(where, tables, effect.databases, False, statement.number + 1)
 
 
@@ -245,8 +218,8 @@ def defined_until(memory: Bytes, events: Longs, concerns: Concerns, table: str) 
     logged. ``table`` is the table's name without its database; ``concerns`` must accept only that table.
     """
     count = 0
-    for statement, effect in _effects(memory, events):
-        named = _named(effect.defines, statement) | {(database, table) for database in effect.databases}
+    for statement, effect in effects(memory, events):
+        named = named_tables(effect.defines, statement) | {(database, table) for database in effect.databases}
         if any(concerns(*name) for name in named):
             count = statement.number + 1
     return count

@@ -17,8 +17,9 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     Redefinition,
     Table,
     check_statements,
+    effects,
+    named_tables,
     redefinitions,
-    table_changes,
 )
 from pyspark_mysql_cdc_wm.binlog.statement_effects import LoggedStatements, Unlogged
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
@@ -283,23 +284,24 @@ class TableDrops:
         key = self.tables.key
         for block in blocks:
             begin = 0
-            for change in table_changes(block.memory, block.events):
-                named = {key(TableName(*table)) for table in change.dropped}
+            for statement, effect in effects(block.memory, block.events):
+                named = {key(TableName(*table)) for table in named_tables(effect.dropped, statement)}
                 cut = {
                     table
                     for table in tables
                     if key(table) in named
-                    or any(key(TableName(database, table.table)) == key(table) for database in change.databases)
+                    or any(key(TableName(database, table.table)) == key(table) for database in effect.databases)
                 }
                 if self.ignores_unlogged:
                     gone |= cut
-                    named = {key(TableName(*table)) for table in change.arrived}
+                    # Created tables have no rows of previous ones of their names; renamed ones have those of another.
+                    named = {key(TableName(*table)) for table in named_tables(effect.made or effect.whole, statement)}
                     arrived = {table for table in gone if key(table) in named}
                     gone -= arrived
-                    cut = arrived if change.is_new else set()
+                    cut = arrived if effect.made else set()
                 if cut:
-                    yield block.between(begin, change.events), cut
-                    begin = change.events
+                    yield block.between(begin, statement.number + 1), cut
+                    begin = statement.number + 1
             if begin < len(block.events):
                 yield block.between(begin, len(block.events)), frozenset()
 

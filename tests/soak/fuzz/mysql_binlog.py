@@ -14,7 +14,7 @@ import pyarrow as pa
 import zstandard
 
 from pyspark_mysql_cdc_wm.binlog.compressed_transactions import uncompressed
-from pyspark_mysql_cdc_wm.binlog.ddl_statements import check_statements, table_changes
+from pyspark_mysql_cdc_wm.binlog.ddl_statements import check_statements, effects
 from pyspark_mysql_cdc_wm.binlog.dump_packets import PacketWalk
 from pyspark_mysql_cdc_wm.binlog.event_headers import CHECKSUM_SIZE, EVENT_FIELDS, HEADER_SIZE, EventType
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, Longs
@@ -64,7 +64,7 @@ def _told(body: bytes, flags: int, rows: int) -> Iterator[object]:
 
 def _decoded(decoder: ChangeDecoder, memory: Bytes, table: Longs, rows: int) -> Iterator[object]:
     yield _statements_and_sets(partial(check_statements, memory, table, _FILE, lambda *_: True))
-    yield _statements_and_sets(partial(_listed, partial(table_changes, memory, table)))
+    yield _statements_and_sets(partial(_listed, partial(effects, memory, table)))
     yield _statements_and_sets(partial(gtids_of, memory, table, _FILE))
     for changes in decoder.decode(memory, table, _FILE):
         count = len(changes.images.kinds)

@@ -10,11 +10,9 @@ from pyspark_mysql_cdc_wm.binlog.alter_table import AlteredColumns
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
     ColumnChange,
     Definitions,
-    TableChange,
     check_statements,
     defined_until,
     redefinitions,
-    table_changes,
 )
 from pyspark_mysql_cdc_wm.binlog.event_headers import FLAGS, HEADER_SIZE, POSITION, START, STOP, TYPE, EventType
 from pyspark_mysql_cdc_wm.binlog.query_events import Session, session_of, statements
@@ -272,16 +270,6 @@ def test_variables_that_are_cut_short_are_those_of_no_session(cut: str) -> None:
     session = session_of(bytes.fromhex(cut))
     assert session._replace(collation=0) == Session()
     assert session.collation <= 1
-
-
-def test_drops_and_arrivals_count_how_many_events_lead_up_to_them() -> None:
-    block = logged("DROP TABLE a, x.b", "CREATE TABLE c LIKE d", "DROP DATABASE e", "RENAME TABLE f TO g", "FLUSH LOGS")
-    assert list(table_changes(*block)) == [
-        TableChange({("shop", "a"), ("x", "b")}, set(), set(), False, 3),
-        TableChange(set(), set(), {("shop", "c")}, True, 4),
-        TableChange(set(), {"e"}, set(), False, 5),
-        TableChange(set(), set(), {("shop", "f"), ("shop", "g")}, False, 6),
-    ]
 
 
 @pytest.mark.parametrize(
