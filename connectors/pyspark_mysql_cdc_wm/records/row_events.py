@@ -289,15 +289,15 @@ class RowLocator:
         """
         if data.size > _LARGEST:
             raise UnsupportedFormatError(f"{where}: {data.size} bytes of events at once; at most {_LARGEST} are read")
+        starts, sizes, diffs, images = self._found
         cursor = np.zeros(3, np.int64)
         while cursor[_EVENT] < len(events):
             fault, rows = _locate(data, events, cursor, *self._columns, *self._found)
-            starts, sizes, diffs, images = (each[:, :rows] for each in self._found)
-            absent = (starts == _ABSENT).any(axis=1)
+            absent = (starts[:, :rows] == _ABSENT).any(axis=1)
             if fault or absent.any():
                 at = f"{where} position {events[min(int(cursor[_EVENT]), len(events) - 1), POSITION]}"
                 if fault:
                     raise fault_error(Fault(fault), at)
                 raise absent_error([name for name, lacks in zip(self._names, absent, strict=True) if lacks], at)
             if rows:
-                yield Located(rows, starts, sizes, diffs, images)
+                yield Located(rows, starts[:, :rows], sizes[:, :rows], diffs[:, :rows], images[:, :rows])
