@@ -28,6 +28,7 @@ from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests import most_memory
+from tests.first_imports import pytest_collection  # noqa: F401 - a hook
 from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, pytest_sessionfinish, take_counts  # noqa: F401 - one is a hook
 from tests.left_open import found_in_its_file as _found_in_its_file  # noqa: F401 - a fixture of every file
@@ -159,8 +160,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         reasons["container"] = "are about containers were left out (make test-containers)"
     if not config.getoption("--long"):
         reasons["long"] = "are longer by nature were left out (--long)"
-    places = _unchanged(config)
-    _leave_out(config, items, lambda item: any(item.path.is_relative_to(place) for place in places))
+    places, files = _unchanged(config), {item.path for item in items}
+    left_out = {file for file in files if any(file.is_relative_to(place) for place in places)}
+    _leave_out(config, items, lambda item: item.path in left_out)
     config.stash[_left_out] = {
         reason: _leave_out(config, items, operator.methodcaller("get_closest_marker", marker))
         for marker, reason in reasons.items()
@@ -179,7 +181,6 @@ def _leave_out(config: pytest.Config, items: list[pytest.Item], is_left_out: Cal
 
 def pytest_collection_finish() -> None:
     """Leave what importing and collecting made out of all collections of garbage: it stays for the whole run."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
