@@ -82,6 +82,8 @@ def broker_properties(brokers: int) -> dict[str, str]:
         # A broker that was killed may register again, and others lead its partitions, only when its session is over.
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
+        # Two writes a second that say nothing are half of what an idle broker does.
+        "metadata.max.idle.interval.ms": "0",
         "auto.create.topics.enable": "false",
         "log.segment.delete.delay.ms": "1000",
     }
