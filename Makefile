@@ -22,7 +22,7 @@ FUZZER := $(VENV)/.installed-soak
 
 # Extra arguments: make test PYTEST_ARGS="-k idle"
 PYTEST_ARGS ?=
-# Four processes suit two cores, for many tests wait; each has its own broker and Spark. 0: all in one process.
+# Four processes suit two cores, for many tests wait; each has its own Spark. 0: all in one process.
 TEST_PROCESSES ?= 4
 # Tests without servers wait now and then.
 CHECK_PROCESSES ?= 4

@@ -15,7 +15,7 @@ from services.containers import WHERE_VARIABLE, Where, created, where_from_envir
 from services.kafka_container import ContainerKafka
 from services.kafka_local import Jvm, LocalKafka
 
-__all__ = ["WHERE_VARIABLE", "Kafka", "Where", "kafka_cluster", "kafka_service"]
+__all__ = ["WHERE_VARIABLE", "Kafka", "OwnKafka", "Where", "kafka_cluster", "kafka_service"]
 
 
 class Kafka(Protocol):
@@ -24,6 +24,10 @@ class Kafka(Protocol):
     @property
     def bootstrap(self) -> str:
         """``bootstrap.servers``; the same after every restart."""
+
+
+class OwnKafka(Kafka, Protocol):
+    """One that nobody else uses, and that may be stopped."""
 
     def start(self) -> None:
         """Start what does not run and return when it answers."""
@@ -44,7 +48,7 @@ class Kafka(Protocol):
 @contextlib.contextmanager
 def kafka_service(
     *, config: Mapping[str, str] | None = None, jvm: Jvm | None = None, where: Where | None = None
-) -> Iterator[Kafka]:
+) -> Iterator[OwnKafka]:
     """One broker that answers; it and its data are gone when the block is left or this process dies.
 
     ``config`` overrides ``server.properties``. ``where`` defaults to the environment variable
@@ -73,11 +77,11 @@ def kafka_cluster(
         yield cluster
 
 
-def _create(config: Mapping[str, str] | None, jvm: Jvm | None, where: Where) -> Kafka:
-    def in_container() -> Kafka:
+def _create(config: Mapping[str, str] | None, jvm: Jvm | None, where: Where) -> OwnKafka:
+    def in_container() -> OwnKafka:
         return ContainerKafka(config=config)
 
-    def locally() -> Kafka:
+    def locally() -> OwnKafka:
         return LocalKafka(config=config, jvm=jvm)
 
     return created(where, in_container, locally)

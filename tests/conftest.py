@@ -20,14 +20,14 @@ from hypothesis import HealthCheck, settings
 
 from services.containers import WHERE_VARIABLE, Where
 from services.ivy import spark_kafka_jars
-from services.kafka import Kafka, kafka_service
-from services.kafka_local import FAST_START
+from services.kafka import Kafka
 from services.kafka_topics import create_topic
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests import most_memory
+from tests.broker_of_run import broker_of_run, pytest_configure_node, pytest_unconfigure  # noqa: F401 - two are hooks
 from tests.first_imports import pytest_collection  # noqa: F401 - a hook
 from tests.guarded import unchanged
 from tests.left_open import count_beside_spark, pytest_sessionfinish, take_counts  # noqa: F401 - one is a hook
@@ -209,9 +209,9 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
+def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """A broker for the whole run. A test that stops or kills one starts its own with ``kafka_service``."""
-    with kafka_service(jvm=FAST_START) as broker:
+    with broker_of_run(request.config) as broker:
         yield broker
 
 

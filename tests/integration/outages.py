@@ -6,7 +6,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from services.kafka import Kafka
+from services.kafka import OwnKafka
 from services.mysql import MySql
 
 
@@ -14,7 +14,7 @@ from services.mysql import MySql
 class Outages:
     """Those of one broker, one after the other."""
 
-    server: Kafka | MySql
+    server: OwnKafka | MySql
     seconds: list[float] = field(default_factory=list)
     """How long each one was that is over."""
     _thread: threading.Thread | None = None

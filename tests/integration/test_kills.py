@@ -19,7 +19,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from services.kafka import Kafka, kafka_service
+from services.kafka import OwnKafka, kafka_service
 from services.kafka_local import FAST_START
 from services.kafka_topics import create_topic
 from services.spark_cluster import SparkCluster
@@ -99,7 +99,7 @@ def run_to_the_end(job: Job, spark: SparkSession) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker() -> Iterator[Kafka]:
+def broker() -> Iterator[OwnKafka]:
     """A broker of this test's own: others need theirs alive."""
     with kafka_service(jvm=FAST_START) as made:
         yield made
@@ -114,7 +114,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[SparkCluster | None]:
 @pytest.fixture(scope="module")
 def aftermath(
     request: pytest.FixtureRequest,
-    broker: Kafka,
+    broker: OwnKafka,
     cluster: SparkCluster | None,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
