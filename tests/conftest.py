@@ -25,6 +25,7 @@ from services.kafka_topics import create_topic
 from services.mysql import MySql, mysql_service
 from services.mysql_program import Flavour, flavour_from_environment
 from services.postgres import Postgres, postgres_service
+from services.spark_python import quick_python
 from services.spark_start import LOCAL_CHECKPOINTS, quick_spark
 from tests import most_memory
 from tests.broker_of_run import broker_of_run, pytest_configure_node, pytest_unconfigure  # noqa: F401 - two are hooks
@@ -256,7 +257,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """A small local Spark for the whole run: two cores, UTC, no web page."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    is_long = request.config.getoption("--long")
+    os.environ["PYSPARK_PYTHON"] = sys.executable if is_long else quick_python()
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -276,7 +279,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
-    if not request.config.getoption("--long"):
+    if not is_long:
         # Between two questions for news: by default a hundred a second, in every query that waits.
         settings["spark.sql.streaming.pollingDelay"] = "100ms"
     if any("built_in_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items):
