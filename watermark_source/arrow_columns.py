@@ -47,7 +47,9 @@ def column(values: Sequence[str | bytes | int | bool | None], kind: pa.DataType)
     nulls = len(values) - int(np.count_nonzero(present))
     validity = bitmap(present) if nulls else None
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        texts = [value if isinstance(value, bytes) else str(value or "").encode() for value in values]
+        texts = [
+            value if isinstance(value, bytes) else ("" if value is None else str(value)).encode() for value in values
+        ]
         offsets = np.zeros(len(texts) + 1, dtype=np.int32)
         np.cumsum([len(text) for text in texts], out=offsets[1:])
         data = [pa.py_buffer(offsets), pa.py_buffer(b"".join(texts))]

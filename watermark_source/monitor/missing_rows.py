@@ -49,7 +49,9 @@ def _missing(of: SourceStatus) -> Iterator[Missing]:
         far = f"{_rows_text(rows.future)} too far in the future (maxFutureSkew), and moved no watermark"
         yield Missing(far, f"check the producer's clock, and {check}")
     if rows.undated:
-        yield Missing(f"{_rows_text(rows.undated)} without an event time, in no window", check)
+        undated = count_text(rows.undated, "row")
+        has, is_in = ("has", "is") if rows.undated == 1 else ("have", "are")
+        yield Missing(f"{undated} of this run {has} no event time, and {is_in} in no window", check)
     if rows.malformed:
         yield Missing(f"{_rows_text(rows.malformed)} not as {of.words.payload}")
 

@@ -15,6 +15,9 @@ from watermark_source.planning.watermark import MIN, is_moment
 from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus
 
+_HALF_SECOND: Final = 500
+"""Milliseconds: a moment is said to the nearest second."""
+
 
 class Closing(NamedTuple):
     """When a window closes, and the rest of the sentence."""
@@ -81,7 +84,11 @@ def _of_batches(of: QueryClocks, why: Diagnosis, end: int | None) -> Closing | N
     batch, late = slow_batch(of, why), behind_clock(of.at, of.applied_watermark)
     if of.held is None and why.verdict is DelayVerdict.FRESH and late is not None and late >= 0:
         about = f"about {age_text(late)} after its end"
-        return Closing(about) if end is None else Closing(f"at {short_time(end + late, of.at)}", f", {about}")
+        return (
+            Closing(about)
+            if end is None
+            else Closing(f"at {short_time(end + late + _HALF_SECOND, of.at)}", f", {about}")
+        )
     if batch is not None:
         return Closing(f"in a batch after {batch.name}")
     if end is not None and of.input_watermark is not None and of.input_watermark >= end:

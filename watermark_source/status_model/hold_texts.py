@@ -322,8 +322,8 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
             '.option("alignmentMembers", …)'
         )
     return (
-        f"the limit advances once {hold.name} does, and the watermark with it: see why(query) in its query; a longer "
-        "alignmentMaxDrift lets this source read further ahead of it"
+        f"the limit advances once {hold.name} does, and the watermark with it: ask why(query) of the query that reads "
+        f"{hold.name}; a longer alignmentMaxDrift lets this source read further ahead of it"
     )
 
 

@@ -264,7 +264,7 @@ def test_rows_that_are_in_no_window_are_counted_with_what_to_check() -> None:
     status = source_status(PASSED, watermark=END, future_rows=1, undated_rows=20, malformed_rows=2)
     future, undated, malformed = explained(status, applied=END).remarks
     assert future.startswith("1 row of this run is too far in the future (maxFutureSkew)")
-    assert undated.startswith("20 rows of this run are without an event time, in no window: check eventTimeColumn")
+    assert undated.startswith("20 rows of this run have no event time, and are in no window: check eventTimeColumn")
     assert malformed == "2 rows of this run are not as valueSchema or keySchema has it (see valueMode)"
 
 
@@ -365,7 +365,7 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=group))
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
     (remark,) = found.remarks
-    assert remark.startswith("to do: the limit advances once payments does, and the watermark with it: see why(query)")
+    assert remark.startswith("to do: the limit advances once payments does, and the watermark with it: ask why(query)")
     assert remark.endswith("a longer alignmentMaxDrift lets this source read further ahead of it")
     missing = replace(group, others=0, slowest=None)
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=missing))

@@ -331,7 +331,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
         (
             "on-time",
             (
-                "Next window" + "12:10:07 to 12:10:08 closes at 12:10:11, about 3.5 s after its end",
+                "Next window" + "12:10:07 to 12:10:08 closes at 12:10:12, about 3.5 s after its end",
                 "Held by" + "nothing; all 8 active partitions are within 0.7 s of each other",
                 "Option" + "none is needed" + "Rows lost",
             ),
@@ -376,7 +376,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
                 "Rows lostsee the error for rows that were not read; of those that were: none of 488 310 rows read",
             ),
         ),
-        ("on-the-clock", ("Held by" + "nothing; event time is the clock", "12:10:10 closes at 12:10:11")),
+        ("on-the-clock", ("Held by" + "nothing; event time is the clock", "12:10:10 closes at 12:10:12")),
     ],
 )
 def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(
@@ -397,9 +397,9 @@ def test_windows_are_cells_up_to_the_clock_and_the_next_to_close_is_named() -> N
     shown = page_html(PAGES["held-back"])
     assert classes(shown, "cells") == ["closed"] * 3 + ["next"] + ["open"] * 10
     text = Outline(shown).text
-    assert "windows 1 minnext to close (outlined): 12:01:00" in text
+    assert "windows 1 minoutlined, the next to close: ends 12:01:00" in text
     sliding = Outline(page_html(PAGES["ten-thousand"])).text
-    assert "windows 1 min every 10 snext to close (outlined): 12:07:30" in sliding
+    assert "windows 1 min every 10 soutlined, the next to close: ends 12:07:30" in sliding
     # Of a join no windows are known.
     assert classes(page_html(PAGES["two-sources"]), "cells") == ["closed"]
 
@@ -616,7 +616,7 @@ def test_rows_without_an_event_time_are_lost_and_what_to_check_is_said_once() ->
     for slowest, checks in ((source.slowest, 1), ((hold,), 1), ((), 1)):
         clocks = replace(shown.clocks, sources=(replace(undated, slowest=slowest),))
         facts = verdict_of(clocks, diagnose(clocks)).facts
-        assert str(facts[3]) == "Rows lost: 905 undated; 905 rows of this run are without an event time, in no window"
+        assert str(facts[3]) == "Rows lost: 905 undated; 905 rows of this run have no event time, and are in no window"
         assert str(facts[2]).count("check eventTimeColumn") == checks
 
 

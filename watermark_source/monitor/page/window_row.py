@@ -26,12 +26,12 @@ def window_row(of: QueryClocks, axis: Axis) -> Markup:
         return Markup("")
     if windows is None or axis.right - axis.left > _MOST * windows.slide:
         cells = [_cell("closed", axis, axis.left, applied)]
-        long, about = "closed", f"closed up to {axis.time_text(applied)}"
+        long, about = "closed", f"closed: those that end by {axis.time_text(applied)}"
     else:
         cells = list(_cells(windows, applied, axis, of.at))
         long = age_text(windows.size) + (f" every {age_text(windows.slide)}" if windows.slide < windows.size else "")
         end = windows.next_end(applied)
-        about = f"next to close (outlined): {axis.time_text(end)}"
+        about = f"outlined, the next to close: ends {axis.time_text(end)}"
     return tag(
         "div",
         tag("div", tag("b", "windows"), " ", tag("span", long, class_="word"), class_="who"),
