@@ -12,7 +12,7 @@ from multiprocessing.connection import Client, Listener
 
 from services.errors import ServiceError
 from services.kafka import kafka_service
-from services.kafka_local import FAST_START
+from services.kafka_local import Jvm
 
 
 class SharedBroker:
@@ -52,7 +52,8 @@ class SharedBroker:
 
     def _start(self) -> str | ServiceError:
         try:
-            return self._broker.enter_context(kafka_service(jvm=FAST_START)).bootstrap
+            # It has the topics of all these processes.
+            return self._broker.enter_context(kafka_service(jvm=Jvm(heap="1g", short_lived=True))).bootstrap
         except ServiceError as failure:
             return failure
 
