@@ -9,10 +9,13 @@ import contextlib
 import threading
 from contextlib import ExitStack
 from multiprocessing.connection import Client, Listener
+from typing import Final
 
 from services.errors import ServiceError
 from services.kafka import kafka_service
 from services.kafka_local import Jvm
+
+_TRIES: Final = 2
 
 
 class SharedBroker:
@@ -51,11 +54,17 @@ class SharedBroker:
                     asked.send(answer)
 
     def _start(self) -> str | ServiceError:
-        try:
-            # It has the topics of all these processes.
-            return self._broker.enter_context(kafka_service(jvm=Jvm(heap="1g", short_lived=True))).bootstrap
-        except ServiceError as failure:
-            return failure
+        """Start it, and once more with other ports: those who share it start servers of their own meanwhile."""
+        # It has the topics of all these processes.
+        jvm, failed = Jvm(heap="1g", short_lived=True), ServiceError("the shared broker was not started")
+        for _ in range(_TRIES):
+            try:
+                return self._broker.enter_context(kafka_service(jvm=jvm)).bootstrap
+            except ServiceError as failure:
+                failed = failure
+            except Exception as failure:  # noqa: BLE001 - who asks waits for an answer
+                failed = ServiceError(f"the shared broker cannot start: {failure!r}")
+        return failed
 
 
 def shared_bootstrap(address: str) -> str:

@@ -26,7 +26,9 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
         UnknownSplitError: a topic does not exist.
         EventTimeError: no record has an event time; the error quotes the newest record.
     """
-    options = kafka_options.parse(given).with_undated(WithoutTime.NULL)
+    # They are counted, so that what is said about them, which may not fit the other options, does not matter.
+    without = {name: value for name, value in given.items() if name.lower() != "eventtimeerrors"}
+    options = kafka_options.parse(without).with_undated(WithoutTime.NULL)
     ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
     if rows is not None:
         ranges = [newest(r, rows) for r in ranges]

@@ -35,16 +35,19 @@ def test_all_that_ask_have_one_broker_which_ends_with_who_shares_it() -> None:
     wait_until(is_gone, 60, "the end of the broker")
 
 
-def test_what_keeps_it_from_starting_is_said_to_all_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failure", [ServiceError("no port is free"), OSError("no port is free")])
+def test_what_keeps_it_from_starting_twice_is_said_to_all_that_ask(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
     asked = []
 
     def fails(**settings: object) -> Iterator[None]:
         asked.append(settings)
-        raise ServiceError("no port is free")
+        raise failure
 
     monkeypatch.setattr(shared_broker, "kafka_service", fails)
     with closing(SharedBroker()) as shared:
         for _ in range(2):
             with pytest.raises(ServiceError, match="no port is free"):
                 shared_bootstrap(shared.address)
-    assert len(asked) == 1
+    assert len(asked) == 2

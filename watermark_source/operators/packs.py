@@ -112,7 +112,9 @@ class RowPacker:
 
     def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
         # In types that do not depend on the session's time zone.
-        buckets, parts = by_bucket(rows.column(0), rows.remove_column(0).cast(self.layout.columns))
+        schema = self.layout.columns
+        cast = [each.cast(field.type) for each, field in zip(rows.columns[1:], schema, strict=True)]
+        buckets, parts = by_bucket(rows.column(0), pa.RecordBatch.from_arrays(cast, schema=schema))
         columns = [
             buckets,
             repeated(task, pa.int32(), len(parts)),

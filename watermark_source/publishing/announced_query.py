@@ -349,15 +349,14 @@ class AnnouncedQuery:
     def _begin_rest(self, batch: int) -> bool:
         """Announce that readers need not wait, if the query is idle after a batch: where that fails, again with each
         event of Spark's that shows it. False if it failed."""
-        awaited = [each for each in self._resting if each.can_rest(batch)]
-        event = self._handle.lastProgress() if awaited else None
+        event = self._handle.lastProgress() if self._resting else None
         if event is None or event.timestamp() == self._examined:
             return True
         self._examined = event.timestamp()
-        progress = json.loads(event.json())
+        awaited, progress = [each for each in self._resting if each.can_rest(batch)], json.loads(event.json())
         # A run that ends by itself has none: its readers wait for the next one.
         interval = trigger_interval(self._query)
-        if interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
+        if not awaited or interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
             return True
         if interval > MOST_INTERVAL_MS:
             self._log_rest(awaited_text(interval))

@@ -40,16 +40,10 @@ class SinkLog:
             UsageError: the sink passes over batches of the query, or has done so.
             SourceError: the file system refuses, or does not answer.
         """
-        # In this order: what the sink has written was planned before.
+        # In this order: what the sink has written was planned before, and what is planned meanwhile is later than that.
         written = self._written_since(batch)
-        planned = {number: self._planned_at(number) for number in written}
-        last = -1 if None not in planned.values() else max(_by_number(self._checkpoint.times("offsets")), default=-1)
-        # Of the batches before the last planned one Spark deletes the plans.
-        skipped = [
-            number
-            for number, at in written.items()
-            if (number > last if (began := planned[number]) is None else at + _CLOCKS_DIFFER < began)
-        ]
+        last = max(_by_number(self._checkpoint.times("offsets")), default=-1) if written else -1
+        skipped = [number for number, at in written.items() if number > last or self._is_older(at, number)]
         if skipped:
             raise UsageError(
                 f"Spark's file sink passes over batches of this query: its log in {self._table.path} has batch "
@@ -78,18 +72,19 @@ class SinkLog:
         at = self._table.time(f"{_LOG}/{number}")
         return self._table.time(f"{_LOG}/{number}{_COMPACT}") if at is None else at
 
-    def _planned_at(self, number: int) -> float | None:
-        """Return when a batch was planned, in seconds since 1970; ``None`` if there is no plan of it."""
+    def _is_older(self, written_at: float, number: int) -> bool:
+        """Return whether the sink's entry was there before the batch was planned; no if Spark has deleted its plan."""
         content = self._checkpoint.read(f"offsets/{number}")
         if content is None:
-            return None
+            return False
         try:
-            return float(json.loads(content.splitlines()[1])["batchTimestampMs"]) / 1_000
+            planned_at = float(json.loads(content.splitlines()[1])["batchTimestampMs"]) / 1_000
         except (IndexError, KeyError, TypeError, ValueError):
             raise UnsupportedFormatError(
                 f"{self._checkpoint.path}/offsets/{number}: expected Spark's offset log of version 1 or 2, with the "
                 f"time of the batch in its second line; seen {shortened(content)}"
             ) from None
+        return written_at + _CLOCKS_DIFFER < planned_at
 
 
 def _by_number(times: Mapping[str, float]) -> Mapping[int, float]:

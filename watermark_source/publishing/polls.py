@@ -8,10 +8,11 @@ from typing import Final
 _POLLS_S: Final = (0.03, 0.25)
 """Shortest and longest pause between two polls."""
 _POLL_SHARE: Final = 0.1
-"""A pause is this share of the time that the last batch took, or of the time since it, within those bounds: it delays
-an announcement by little of the time that a batch takes."""
+"""A pause is this share of the time from the batch before to the last one, or of the time since that, within those
+bounds: it delays an announcement by little of the time that a batch takes."""
 _FIRST_POLL: Final = 0.6
-"""The first poll after a batch comes after this share of the time that the batch took."""
+"""The first poll after a batch comes after this share of the time from the batch before to it, and no later than
+``_LONGEST_FIRST_S``."""
 _LONGEST_FIRST_S: Final = 0.5
 
 

@@ -382,7 +382,7 @@ def java_double(value: float) -> str:
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{2}(?:[A-Za-z0-9+/]{2}|[A-Za-z0-9+/]=|==)")
-_BASE64_TEXT = re.compile(rf"(?:[\0- ]*+{_BASE64.pattern})*+[\0- ]*+")
+_BASE64_TEXT = re.compile(rf"(?:[\0- ]*{_BASE64.pattern})*[\0- ]*")
 
 
 def _binary(value: Any) -> bytes:

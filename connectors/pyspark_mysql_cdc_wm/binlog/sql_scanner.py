@@ -344,4 +344,5 @@ class Walk:
 def _adds_columns(part: Sequence[Token]) -> bool:
     """Return whether brackets behind a part of an ALTER enclose columns that it adds."""
     words = [token.text.upper() for token in part if token.kind == WORD]
-    return len(words) == len(part) and words in (["ADD"], ["ADD", "COLUMN"], ["ADD", "COLUMN", "IF", "NOT", "EXISTS"])
+    behind = words[2:] if words[1:2] == ["COLUMN"] else words[1:]
+    return len(words) == len(part) and words[:1] == ["ADD"] and behind in ([], ["IF", "NOT", "EXISTS"])

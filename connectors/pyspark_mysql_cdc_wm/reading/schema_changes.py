@@ -285,6 +285,8 @@ class TableDrops:
         for block in blocks:
             begin = 0
             for statement, effect in effects(block.memory, block.events):
+                if not (effect.dropped or effect.databases or effect.made or effect.whole):
+                    continue
                 named = {key(TableName(*table)) for table in named_tables(effect.dropped, statement)}
                 cut = {
                     table

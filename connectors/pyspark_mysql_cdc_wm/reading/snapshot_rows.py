@@ -214,7 +214,8 @@ class _ChunksRead:
             changed_as_a_whole |= definitions.whole
             if stream.known is not None:
                 compare_altered(stream.known, definitions, stream.unlogged)
-            undoing = [(chunk, changed) for chunk, changed in self._since if chunk.table in tables - keyless]
+            undone = tables - keyless
+            undoing = [(chunk, changed) for chunk, changed in self._since if chunk.table in undone]
             for changes in decoded(decoder, block):
                 for chunk, changed in undoing:
                     if chunk.table == (changes.table.database, changes.table.table):

@@ -52,7 +52,7 @@ def reaching_back(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class InputPartitions:
     """Makes read tasks; their content follows from the two states alone, except the address for reports."""
 

@@ -219,7 +219,7 @@ class PauseMemory:
         return seen if earliest is None else max(seen, asked_at - earliest)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class Observer:
     """Makes observations; decides nothing."""
 

@@ -139,6 +139,7 @@ def test_what_alters_a_table_and_keeps_its_rows(text: str) -> None:
         ("ALTER TABLE t DROP b, ADD COLUMN IF NOT EXISTS b INT DEFAULT 0, ADD `c` INT", (), {"b"}, {"b", "c"}),
         ("ALTER TABLE t DROP b, ADD (b DECIMAL(9, 2), c INT CHECK (c IN (1, 2)), UNIQUE (b))", (), {"b"}, {"b", "c"}),
         ("ALTER TABLE t ADD COLUMN IF NOT EXISTS (vector INT, period INT), FORCE", (), set(), {"vector", "period"}),
+        ("ALTER TABLE t ADD IF NOT EXISTS (b INT, c INT)", (), set(), {"b", "c"}),
         (
             "ALTER TABLE t ADD UNIQUE (a), ADD INDEX i (a, b), ADD PERIOD FOR p (a, b), ADD PRIMARY KEY (a)",
             (),
