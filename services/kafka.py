@@ -27,7 +27,7 @@ class Kafka(Protocol):
 
 
 class OwnKafka(Kafka, Protocol):
-    """One that nobody else uses, and that may be stopped."""
+    """One that no other test uses, and that may be stopped."""
 
     def start(self) -> None:
         """Start what does not run and return when it answers."""

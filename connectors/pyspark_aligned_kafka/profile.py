@@ -26,7 +26,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
         UnknownSplitError: a topic does not exist.
         EventTimeError: no record has an event time; the error quotes the newest record.
     """
-    # They are counted, so that what is said about them, which may not fit the other options, does not matter.
+    # Records without an event time are counted, also where this option does not fit the others.
     without = {name: value for name, value in given.items() if name.lower() != "eventtimeerrors"}
     options = kafka_options.parse(without).with_undated(WithoutTime.NULL)
     ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]

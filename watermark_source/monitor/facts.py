@@ -37,7 +37,7 @@ _NO_OPTION: Final = "none is needed"
 
 
 class Seen(NamedTuple):
-    """What is known of a running query beside its clocks, by those that followed it."""
+    """Facts about a running query beside its clocks, from those that followed it."""
 
     since: Since | None = None
     """Since when what holds its watermark has held it; ``None`` if unknown, or if nothing holds it."""

@@ -53,7 +53,7 @@ class Since(NamedTuple):
     at: int
     """Milliseconds since 1970-01-01 UTC."""
     is_least: bool = False
-    """Whether it may have held before, when nobody looked."""
+    """Whether it may have held before the first look."""
 
 
 def since_text(since: Since, at: int) -> str:

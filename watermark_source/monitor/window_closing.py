@@ -16,7 +16,7 @@ from watermark_source.status_model.hold_causes import short_time
 from watermark_source.status_model.source_status import SnapshotProgress, SourceStatus
 
 _HALF_SECOND: Final = 500
-"""Milliseconds: a moment is said to the nearest second."""
+"""Milliseconds: a moment is shown to the nearest second."""
 
 
 class Closing(NamedTuple):

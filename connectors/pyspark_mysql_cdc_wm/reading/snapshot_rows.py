@@ -204,7 +204,7 @@ class _ChunksRead:
     def _images_before(self, keyless: frozenset[TableName]) -> Iterator[ReadBatch]:
         """Yield the rows that the binlog changes as they were before, without those of ``keyless`` tables."""
         stream, drops = self._stream, self._stream.drops
-        # The decoder reads these, of which a table is removed where it is dropped: later ones are others.
+        # The decoder reads these. A table is removed where it is dropped: a later one of its name is another.
         tables = {chunk.table for chunk, _ in self._since}
         all_tables, existing, concerns = frozenset(tables), frozenset(self._left), self._concerns(tables)
         decoder = self._decoder(tables, existing)

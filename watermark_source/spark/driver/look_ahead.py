@@ -179,7 +179,7 @@ class MinIndex:
 
 
 def _pieces(of: SplitRange, micros: Longs, late_at: Millis | None, piece_rows: int) -> Longs:
-    """Return the pieces of a range by its rows, of which there is at least one."""
+    """Return the pieces of a range with at least one row."""
     rows, times = len(micros), micros // 1_000
     # A null holds the highest number there is.
     dated = micros != MAX
