@@ -106,7 +106,10 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
         places = np.empty((4, lists[-1]), np.int64)
         _locate(data, located.fields, rows, lists, places)
     places = places[:, : lists[-1]]
-    keys, values = binary_column(data, *places[:2]), binary_column(data, *places[2:])
+    key_sizes, value_sizes = places[1], places[3]
+    keys = binary_column(data, places[:2], int(key_sizes.sum()), 0)
+    value_nulls = int(np.count_nonzero(value_sizes < 0))
+    values = binary_column(data, places[2:], int(value_sizes.sum()) + value_nulls, value_nulls)
     entries = pa.StructArray.from_arrays([_as_utf8(keys), values], fields=list(HEADER_TYPE))
     has_list = np.diff(lists) > 0
     nulls = rows - int(np.count_nonzero(has_list))
@@ -204,11 +207,12 @@ def _gather(  # noqa: PLR0917 - arrays in, arrays out
     offsets[rows] = end
 
 
-def binary_column(data: Bytes, starts: Longs, sizes: Longs) -> pa.Array:
-    """Return the bytes at places as one column; a size of -1 is a null."""
-    rows, nulls = len(starts), int(np.count_nonzero(sizes < 0))
+def binary_column(data: Bytes, places: Longs, size: int, nulls: int) -> pa.Array:
+    """Return the bytes at two rows of places, where each begins and its size, as one column."""
+    starts, sizes = places
+    rows = len(starts)
     offsets, offsets_view = allocated(rows + 1, np.int32)
-    values, values_view = allocated(int(sizes.sum()) + nulls, np.uint8)
+    values, values_view = allocated(size, np.uint8)
     _gather(data, starts, sizes, rows, offsets_view, values_view)
     present = bitmap(sizes >= 0) if nulls else None
     return pa.Array.from_buffers(pa.binary(), rows, [present, offsets, values], nulls)

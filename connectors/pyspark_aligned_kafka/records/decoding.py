@@ -27,7 +27,15 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.record_fields import Located, RowLocator, exhausted, new_cursor
+from pyspark_aligned_kafka.records.record_fields import (
+    HEADERS_AT,
+    KEY_AT,
+    VALUE_AT,
+    Located,
+    RowLocator,
+    exhausted,
+    new_cursor,
+)
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
@@ -138,9 +146,10 @@ class RecordDecoder:
     def _columns_of(self, records: Records, offset: pa.Array, timestamp_type: int) -> Iterator[pa.Array]:
         """Yield the wanted columns, in the wanted order; raises ``CorruptDataError`` for headers that do not fit."""
         split, data, located, rows = records.split, records.data, records.located, records.located.rows
+        keys, values = located.fields[KEY_AT:VALUE_AT, :rows], located.fields[VALUE_AT:HEADERS_AT, :rows]
         makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: binary_column(data, *located.places("key")),
-            "value": lambda: binary_column(data, *located.places("value")),
+            "key": lambda: binary_column(data, keys, located.key_bytes, located.key_nulls),
+            "value": lambda: binary_column(data, values, located.value_bytes, located.value_nulls),
             "topic": lambda: constant_column(split.log, rows),
             "partition": lambda: constant_column(split.number, rows),
             "offset": lambda: offset,

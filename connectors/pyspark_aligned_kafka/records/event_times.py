@@ -38,7 +38,7 @@ from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_i
 from pyspark_aligned_kafka.records.payload import Decoded
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
-from pyspark_aligned_kafka.records.record_fields import Located
+from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
@@ -394,10 +394,11 @@ class FunctionTimes:
 
 def _batch(records: Records) -> pa.RecordBatch:
     located, data = records.located, records.data
+    fields = located.fields[:, : located.rows]
     offsets = pa.Array.from_buffers(pa.int64(), located.rows, [None, pa.py_buffer(records.offsets[: located.rows])])
     columns = [
-        binary_column(data, *located.places("key")),
-        binary_column(data, *located.places("value")),
+        binary_column(data, fields[KEY_AT:VALUE_AT], located.key_bytes, located.key_nulls),
+        binary_column(data, fields[VALUE_AT:HEADERS_AT], located.value_bytes, located.value_nulls),
         headers_array(records.split, data, located, offsets),
         records.timestamps,
         offsets,

@@ -109,8 +109,9 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
 ) -> Word:
     """Locate records from the cursor on until the arrays, the byte limit or the frames are used up."""
     data = address_of(array)
-    rows = timeless = header_records = 0
+    rows = timeless = 0
     used: Word = 0
+    key_bytes = key_nulls = value_bytes = value_nulls = header_records = 0
     frame, record, at, before = cursor[_FRAME], cursor[_RECORD], cursor[_AT], cursor[_BEFORE]
     fault = np.int64(Fault.NONE)
     full = False
@@ -158,9 +159,13 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
                 if with_key:
                     fields[KEY_AT, rows] = key_at
                     fields[KEY_SIZE, rows] = key_size
+                    key_bytes += max(key_size, np.int64(0))
+                    key_nulls += key_size < 0
                 if with_value:
                     fields[VALUE_AT, rows] = value_at
                     fields[VALUE_SIZE, rows] = value_size
+                    value_bytes += max(value_size, np.int64(0))
+                    value_nulls += value_size < 0
                 if with_headers:
                     fields[HEADERS_AT, rows] = headers_at
                     fields[RECORD_END, rows] = tail
@@ -176,7 +181,15 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
             frame += 1
             record = 0
     cursor[_FRAME], cursor[_RECORD], cursor[_AT], cursor[_BEFORE] = frame, record, at, before
-    found[0], found[1], found[2] = rows, header_records, timeless
+    found[0], found[1], found[2], found[3], found[4], found[5], found[6] = (
+        rows,
+        key_bytes,
+        key_nulls,
+        value_bytes,
+        value_nulls,
+        header_records,
+        timeless,
+    )
     return fault
 
 
@@ -186,6 +199,10 @@ class Located(NamedTuple):
     rows: int
     fields: Longs
     """Rows ``KEY_AT`` to ``RECORD_END``; only those of the wanted columns are set."""
+    key_bytes: int
+    key_nulls: int
+    value_bytes: int
+    value_nulls: int
     with_headers: int
     """Records that have headers, or have them wrong."""
     timeless: int
@@ -213,7 +230,7 @@ class RowLocator:
         self._with_headers = "headers" in columns
         self._with_timestamp = "timestamp" in columns
         self._fields = np.empty((6, capacity), np.int64)
-        self._found = np.zeros(3, np.int64)
+        self._found = np.zeros(7, np.int64)
 
     def locate(
         self, wanted: SplitRange, data: Bytes, frames: Longs, cursor: Longs, into: tuple[Longs, Longs]
