@@ -8,12 +8,10 @@ from typing import Final
 _POLLS_S: Final = (0.03, 0.25)
 """Shortest and longest pause between two polls."""
 _POLL_SHARE: Final = 0.1
-"""A pause is this share of the time from the batch before to the last one, or of the time since that, within those
-bounds: it delays an announcement by little of the time that a batch takes."""
-_FIRST_POLL: Final = 0.6
-"""The first poll after a batch comes after this share of the time from the batch before to it, and no later than
-``_LONGEST_FIRST_S``."""
-_LONGEST_FIRST_S: Final = 0.5
+"""A pause is this share of the time since the last new batch, within those bounds, so that it delays an announcement by
+little of the time that a batch takes."""
+_FIRST_POLL: Final = 0.4
+"""The first poll after a batch comes after this share of the time from the batch before to it, at the longest pause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +32,5 @@ class Polls:
     def pause(self, now: float) -> float:
         """Return the seconds until the next poll."""
         shortest, longest = _POLLS_S
-        if self.is_first:
-            return min(_LONGEST_FIRST_S, max(shortest, _FIRST_POLL * self.usual))
-        return min(longest, max(shortest, _POLL_SHARE * max(self.usual, now - self.new_at)))
+        wanted = _FIRST_POLL * self.usual if self.is_first else _POLL_SHARE * (now - self.new_at)
+        return min(longest, max(shortest, wanted))
