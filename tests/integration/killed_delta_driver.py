@@ -38,8 +38,11 @@ class DeltaJob(KilledJob):
 
     @property
     def settings(self) -> Mapping[str, str]:
-        # A batch without rows has a commit of its own.
-        recorded = {"spark.databricks.delta.skipRecordingEmptyCommits": "false"}
+        # A batch without rows has a commit of its own, and a small table's log is read by two tasks, not by fifty.
+        recorded = {
+            "spark.databricks.delta.skipRecordingEmptyCommits": "false",
+            "spark.databricks.delta.snapshotPartitions": "2",
+        }
         return {**SETTINGS, "spark.jars": delta_jars(), **recorded}
 
     @property
