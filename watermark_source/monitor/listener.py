@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,8 +46,10 @@ class StatusListener(StreamingQueryListener):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         # Spark Classic does not state it: by it the listener asks the operators of queries for their watermarks.
         self.spark = SparkSession.getActiveSession()
-        self._queries: Mapping[str, FollowedQuery] = {}
-        """By id. Spark's listener thread alone replaces it, and threads that serve metrics read it."""
+        self._lock = threading.Lock()
+        self._queries: dict[str, FollowedQuery] = {}
+        """By id. Spark calls ``onQueryStarted`` in the thread of each query, all else in that of its event bus;
+        threads that serve metrics read it."""
         self._refused: set[str] = set()
         if registry is not None:
             # prometheus_client is an optional dependency.
@@ -61,9 +63,11 @@ class StatusListener(StreamingQueryListener):
         While nothing is read Spark reports progress rarely, so that the sources' last plans are asked for. Where that
         is not possible, as under Spark Connect, the sources are as of the last progress event.
         """
+        with self._lock:
+            running = dict(self._queries)
         return tuple(
             replace(query, sources={**query.sources, **last_reports(self._handle(id_))})
-            for id_, query in self._queries.items()
+            for id_, query in running.items()
         )
 
     def statuses(self) -> dict[QuerySource, SourceStatus]:
@@ -75,7 +79,8 @@ class StatusListener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Begin to follow the query."""
         query = str(event.id)
-        self._queries = {**self._queries, query: FollowedQuery(str(event.runId), event.name or query)}
+        with self._lock:
+            self._queries[query] = FollowedQuery(str(event.runId), event.name or query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
         """Record the progress; log an unreadable report once for each run."""
@@ -89,17 +94,22 @@ class StatusListener(StreamingQueryListener):
             self._refused.add(run)
             return
         # A query that started before the listener is followed from here on; events of an earlier run may come late.
-        followed = self._queries.get(query, FollowedQuery(run, progress.name or query))
-        if followed.run == run:
-            operators = operators_of(self._handle(query), followed.operators)
-            self._queries = {**self._queries, query: followed.after(event_of(progress), statuses, operators)}
+        unknown, last = FollowedQuery(run, progress.name or query), event_of(progress)
+        before = self._queries.get(query, unknown)
+        # It takes a while, in which other queries start.
+        operators = operators_of(self._handle(query), before.operators if before.run == run else None)
+        with self._lock:
+            followed = self._queries.get(query, unknown)
+            if followed.run == run:
+                self._queries[query] = followed.after(last, statuses, operators)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Record that there was nothing to do; the last status remains valid, and its age is a metric."""
         query = str(event.id)
-        followed = self._queries.get(query)
-        if followed is not None and followed.run == str(event.runId):
-            self._queries = {**self._queries, query: replace(followed, idle_at=moment_of(event.timestamp))}
+        with self._lock:
+            followed = self._queries.get(query)
+            if followed is not None and followed.run == str(event.runId):
+                self._queries[query] = replace(followed, idle_at=moment_of(event.timestamp))
 
     def _handle(self, query: str) -> Any:
         """Return the handle of a running query; ``None`` if the listener does not know its session, or it has ended."""
@@ -111,5 +121,8 @@ class StatusListener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Stop following the query, unless another run of it has begun."""
-        ended = str(event.id), str(event.runId)
-        self._queries = {id_: query for id_, query in self._queries.items() if (id_, query.run) != ended}
+        query = str(event.id)
+        with self._lock:
+            followed = self._queries.get(query)
+            if followed is not None and followed.run == str(event.runId):
+                del self._queries[query]

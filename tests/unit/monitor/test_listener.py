@@ -1,15 +1,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
-from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryProgress,
+)
 
 from tests.unit.monitor.example_status import NOON, checkout, progress_of, source_status, split_view
+from watermark_source.monitor import listener as monitor_listener
 from watermark_source.monitor.followed_queries import FollowedQuery
 from watermark_source.monitor.listener import QuerySource, StatusListener
 from watermark_source.monitor.prometheus import StatusCollector
@@ -29,6 +37,7 @@ from watermark_source.status_model.source_status import (
     Unprocessed,
     WriterView,
 )
+from watermark_source.status_model.status_json import event_of
 
 QUERY = progress_of()["id"]
 RUN = progress_of()["runId"]
@@ -45,9 +54,9 @@ LATE = [
 ]  # fmt: skip
 
 
-def started(run: str = RUN, name: str | None = "sales") -> QueryStartedEvent:
+def started(run: str = RUN, name: str | None = "sales", query: str = QUERY) -> QueryStartedEvent:
     return QueryStartedEvent.fromJson(
-        {"id": QUERY, "runId": run, "name": name, "timestamp": "2026-11-21T12:00:00.000Z", "jobTags": []}
+        {"id": query, "runId": run, "name": name, "timestamp": "2026-11-21T12:00:00.000Z", "jobTags": []}
     )
 
 
@@ -95,6 +104,24 @@ def test_a_query_that_ran_before_the_listener_came_is_followed_too() -> None:
     named.onQueryProgress(progressed(checkout()))
     nameless.onQueryProgress(progressed(checkout(), name=None))
     assert [*named.statuses(), *nameless.statuses()] == [QuerySource("sales", "orders"), QuerySource(QUERY, "orders")]
+
+
+def test_a_query_that_starts_while_the_progress_of_another_is_recorded_is_followed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark calls ``onQueryStarted`` in the thread of the query that starts."""
+    listener = StatusListener()
+    listener.onQueryStarted(started())
+
+    def read(progress: StreamingQueryProgress) -> Mapping[str, Any]:
+        query = threading.Thread(target=listener.onQueryStarted, args=[started(name="refunds", query=OTHER)])
+        query.start()
+        query.join(60)
+        return event_of(progress)
+
+    monkeypatch.setattr(monitor_listener, "event_of", read)
+    listener.onQueryProgress(progressed(checkout()))
+    assert [(query.label, [*query.sources]) for query in listener.queries()] == [("sales", ["orders"]), ("refunds", [])]
 
 
 def test_an_idle_query_keeps_its_status_and_a_terminated_one_is_forgotten() -> None:
