@@ -46,7 +46,7 @@ class StatusListener(StreamingQueryListener):
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         # Spark Classic does not state it: by it the listener asks the operators of queries for their watermarks.
         self.spark = SparkSession.getActiveSession()
-        self._lock = threading.Lock()
+        self._queries_lock = threading.Lock()
         self._queries: dict[str, FollowedQuery] = {}
         """By id. Spark calls ``onQueryStarted`` in the thread of each query, all else in that of its event bus;
         threads that serve metrics read it."""
@@ -63,7 +63,7 @@ class StatusListener(StreamingQueryListener):
         While nothing is read Spark reports progress rarely, so that the sources' last plans are asked for. Where that
         is not possible, as under Spark Connect, the sources are as of the last progress event.
         """
-        with self._lock:
+        with self._queries_lock:
             running = dict(self._queries)
         return tuple(
             replace(query, sources={**query.sources, **last_reports(self._handle(id_))})
@@ -79,7 +79,7 @@ class StatusListener(StreamingQueryListener):
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 (Spark's name)
         """Begin to follow the query."""
         query = str(event.id)
-        with self._lock:
+        with self._queries_lock:
             self._queries[query] = FollowedQuery(str(event.runId), event.name or query)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 (Spark's name)
@@ -98,7 +98,7 @@ class StatusListener(StreamingQueryListener):
         before = self._queries.get(query, unknown)
         # It takes a while, in which other queries start.
         operators = operators_of(self._handle(query), before.operators if before.run == run else None)
-        with self._lock:
+        with self._queries_lock:
             followed = self._queries.get(query, unknown)
             if followed.run == run:
                 self._queries[query] = followed.after(last, statuses, operators)
@@ -106,7 +106,7 @@ class StatusListener(StreamingQueryListener):
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 (Spark's name)
         """Record that there was nothing to do; the last status remains valid, and its age is a metric."""
         query = str(event.id)
-        with self._lock:
+        with self._queries_lock:
             followed = self._queries.get(query)
             if followed is not None and followed.run == str(event.runId):
                 self._queries[query] = replace(followed, idle_at=moment_of(event.timestamp))
@@ -122,7 +122,7 @@ class StatusListener(StreamingQueryListener):
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 (Spark's name)
         """Stop following the query, unless another run of it has begun."""
         query = str(event.id)
-        with self._lock:
+        with self._queries_lock:
             followed = self._queries.get(query)
             if followed is not None and followed.run == str(event.runId):
                 del self._queries[query]
