@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
 from tests.integration.delta_tables import SETTINGS, delta_jars
-from tests.integration.killed_driver import KilledJob, main
-from tests.integration.killed_publishing_driver import counts_of_windows
+from tests.integration.killed_driver import main
+from tests.integration.killed_publishing_driver import CountingJob
 from watermark_source import completeness_of
 
 TABLE = "delta"
 
 
 @dataclass(frozen=True)
-class DeltaJob(KilledJob):
+class DeltaJob(CountingJob):
     """One query from a file log."""
 
-    batch_rows: str
     python: str = sys.executable
     """Of the Spark that Delta is for."""
 
@@ -46,10 +44,6 @@ class DeltaJob(KilledJob):
         return {**SETTINGS, "spark.jars": delta_jars(), **recorded}
 
     @property
-    def arguments(self) -> list[str]:
-        return [self.master, self.batch_rows, str(self.folder)]
-
-    @property
     def command(self) -> list[str]:
         return [self.python, self.program, *self.arguments]
 
@@ -59,13 +53,10 @@ class DeltaJob(KilledJob):
         path = self.folder / "imports"
         return {**os.environ, "PYTHONPATH": str(path), "PYSPARK_PYTHON": self.python}
 
-    @property
-    def port(self) -> int:
-        raise NotImplementedError("its rows are in files")
-
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
-        counts = counts_of_windows(spark, self.folder / "data", self.batch_rows)
-        writer = counts.writeStream.queryName(TABLE).option("checkpointLocation", str(self.checkpoint(TABLE)))
+        writer = (
+            self.counts(spark).writeStream.queryName(TABLE).option("checkpointLocation", str(self.checkpoint(TABLE)))
+        )
         return {TABLE: writer.foreachBatch(self.write)}
 
     def write(self, batch: DataFrame, number: int) -> None:
@@ -73,9 +64,7 @@ class DeltaJob(KilledJob):
         once = {"txnAppId": mark.query, "txnVersion": str(number)}
         writer = batch.write.format("delta").mode("append").options(**once)
         writer.option("userMetadata", str(mark)).save(str(self.sink(TABLE)))
-        if (self.folder / "trap").exists():
-            (self.folder / "trapped").touch()
-            time.sleep(3_600)
+        self.stop_in_the_trap()
 
 
 if __name__ == "__main__":

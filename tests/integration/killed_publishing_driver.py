@@ -28,24 +28,11 @@ WINDOW_SECONDS = 10
 DISORDER_SECONDS = 2
 
 
-def counts_of_windows(spark: SparkSession, data: Path, batch_rows: str) -> DataFrame:
-    """Return the rows of a file log counted in windows, by the end of each in milliseconds."""
-    spark.dataSource.register(FileLogDataSource)
-    source = spark.readStream.format("file-log").option("directory", str(data))
-    source = source.option("startingOffsets", "earliest").option("maxRowsPerTrigger", batch_rows)
-    rows = follow_watermark(source.option("maxOutOfOrderness", f"{DISORDER_SECONDS} seconds").load())
-    counted = rows.groupBy(F.window("event_time", f"{WINDOW_SECONDS} seconds")).count()
-    return counted.select(F.unix_millis("window.end").alias("end"), "count")
-
-
 @dataclass(frozen=True)
-class PublishingJob(KilledJob):
-    """Two queries from a file log."""
+class CountingJob(KilledJob):
+    """Queries that count the rows of a file log in windows, and stop in a trap while it is there."""
 
     batch_rows: str
-
-    program = __file__
-    names = (FILES, DATABASE)
 
     @property
     def arguments(self) -> list[str]:
@@ -55,12 +42,34 @@ class PublishingJob(KilledJob):
     def port(self) -> int:
         raise NotImplementedError("its rows are in files")
 
+    def counts(self, spark: SparkSession) -> DataFrame:
+        """Return the windows with their rows, by the end of each in milliseconds."""
+        spark.dataSource.register(FileLogDataSource)
+        source = spark.readStream.format("file-log").option("directory", str(self.folder / "data"))
+        source = source.option("startingOffsets", "earliest").option("maxRowsPerTrigger", self.batch_rows)
+        rows = follow_watermark(source.option("maxOutOfOrderness", f"{DISORDER_SECONDS} seconds").load())
+        counted = rows.groupBy(F.window("event_time", f"{WINDOW_SECONDS} seconds")).count()
+        return counted.select(F.unix_millis("window.end").alias("end"), "count")
+
+    def stop_in_the_trap(self) -> None:
+        if (self.folder / "trap").exists():
+            (self.folder / "trapped").touch()
+            time.sleep(3_600)
+
+
+@dataclass(frozen=True)
+class PublishingJob(CountingJob):
+    """Two queries from a file log."""
+
+    program = __file__
+    names = (FILES, DATABASE)
+
     @property
     def database(self) -> Path:
         return self.folder / "shop.db"
 
     def queries(self, spark: SparkSession) -> dict[str, DataStreamWriter]:
-        counts = counts_of_windows(spark, self.folder / "data", self.batch_rows)
+        counts = self.counts(spark)
         checkpoint = str(self.checkpoint(DATABASE))
         in_database = counts.writeStream.queryName(DATABASE).foreachBatch(self.insert)
         return {
@@ -80,11 +89,6 @@ class PublishingJob(KilledJob):
     def started(self, name: str, query: StreamingQuery) -> None:
         if name == FILES:
             publish_completeness(query, self.sink(FILES), FILES)
-
-    def stop_in_the_trap(self) -> None:
-        if (self.folder / "trap").exists():
-            (self.folder / "trapped").touch()
-            time.sleep(3_600)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,15 @@ def kill_once(job: KilledJob, chance: random.Random, most_batches: int) -> None:
             time.sleep(chance.uniform(0, 0.1))
 
 
+def start_driver(job: KilledJob, log: str = "log") -> ChildProcess:
+    """Start a driver of the job, whose lines go to ``log`` in its folder."""
+    return ChildProcess(job.command, folder=job.folder, log=job.folder / log, environment=job.environment)
+
+
 @contextmanager
 def started(job: KilledJob) -> Iterator[ChildProcess]:
     """A driver of the job, killed at the end of the block."""
-    log = job.folder / "log"
-    driver = ChildProcess(job.command, folder=job.folder, log=log, environment=job.environment)
+    driver = start_driver(job)
     try:
         yield driver
     finally:

@@ -18,6 +18,7 @@ import psutil
 from services.local_server import ChildProcess
 from services.spark_cluster import SparkCluster, spark_cluster
 from tests.integration.killed_driver import KilledJob
+from tests.integration.killed_runs import start_driver
 from tests.integration.outages import Outages
 
 _log = logging.getLogger(__name__)
@@ -128,12 +129,7 @@ class Killer:
 
     def start(self) -> None:
         """Start the driver program."""
-        self._driver = ChildProcess(
-            self.job.command,
-            folder=self.job.folder,
-            log=self.job.folder / "driver.log",
-            environment=self.job.environment,
-        )
+        self._driver = start_driver(self.job, "driver.log")
 
     def close(self) -> None:
         """End the driver, if it runs, and an outage."""
