@@ -14,7 +14,7 @@ from watermark_source.monitor.history import NO_HOLDER
 from watermark_source.monitor.holder import Since, holders_text, holding, since_text, slow_batch
 from watermark_source.monitor.missing_rows import Missing, missing_rows
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks
-from watermark_source.monitor.window_closing import closing_after_end, next_closing
+from watermark_source.monitor.window_closing import Closing, closing_after_end, next_closing
 from watermark_source.planning.holds import NOTABLE, HeldBy, Hold
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
@@ -62,7 +62,7 @@ def facts_of(of: QueryClocks, why: Diagnosis, seen: Seen, reason: str) -> tuple[
     missing = tuple(missing_rows(of.sources))
     return (
         _held_by(of, why, seen.since, reason),
-        Fact("Next window", *next_closing(of, why, seen.until_read)),
+        _closing(next_closing(of, why, seen.until_read)),
         _option(of, why, missing),
         _lost(of, missing, seen.dropped),
     )
@@ -92,10 +92,14 @@ def facts_after_end(
     when = f"the query {ended} at {short_time(at, now)} ({age_text(max(0, now - at))} ago)"
     return (
         Fact("Held by", NO_HOLDER, f"; {when}{then}"),
-        Fact("Next window", *closing_after_end(of, now)),
+        _closing(closing_after_end(of, now)),
         Fact("Option", "see the error", f"; then {again}") if has_failed else Fact("Option", _NO_OPTION, f"; {again}"),
         lost,
     )
+
+
+def _closing(of: Closing) -> Fact:
+    return Fact("Next window", of.when, of.about)
 
 
 def _held_by(of: QueryClocks, why: Diagnosis, since: Since | None, reason: str) -> Fact:

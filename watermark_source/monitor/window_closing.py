@@ -24,6 +24,12 @@ class Closing(NamedTuple):
 
     when: str
     about: str = ""
+    condition: str = ""
+    """What closes it, as a clause of its own; empty if a batch or the clock does."""
+
+
+def _once(condition: str, about: str = "") -> Closing:
+    return Closing(f"once {condition}", about, condition)
 
 
 def next_closing(of: QueryClocks, why: Diagnosis, until_read: int | None) -> Closing:
@@ -34,7 +40,7 @@ def next_closing(of: QueryClocks, why: Diagnosis, until_read: int | None) -> Clo
         why: what ``diagnose`` found.
         until_read: in how many milliseconds nothing is unread at the present pace; ``None`` if unknown.
     """
-    applied, which, end = of.applied_watermark, "none has closed; the first", None
+    applied, which, end = of.applied_watermark, "", None
     if not of.has_windows:
         return Closing("none", "; the query has no windows, and writes each row with its batch")
     if of.unfollowed is not None and of.unfollowed.spark is None:
@@ -51,12 +57,16 @@ def next_closing(of: QueryClocks, why: Diagnosis, until_read: int | None) -> Clo
         held = of.held
         by = None if until_read is None or not _is_read_late(of) else of.at + until_read
         pace = "" if by is None else f", by about {short_time(by, of.at)} at the pace of the last minutes"
-        closing = Closing(f"once the watermark {_further(end, of.at)}", pace)
+        closing = _once(f"the watermark {_further(end, of.at)}", pace)
         if held is not None:
             closing = _once_further(*held, of, end, pace)
         elif of.input_watermark is None:
-            closing = Closing("once each source has a watermark", pace)
-    return closing._replace(when=f"{which} closes {closing.when}")
+            closing = _once("each source has a watermark", pace)
+    if which:
+        return closing._replace(when=f"{which} closes {closing.when}")
+    if closing.condition:
+        return closing._replace(when=f"none closes before {closing.condition}")
+    return closing._replace(when=f"none has closed; the first closes {closing.when}")
 
 
 def closing_after_end(of: QueryClocks | None, now: int) -> Closing:
@@ -110,18 +120,18 @@ def _once_further(source: SourceStatus, hold: Hold, of: QueryClocks, end: int | 
     if hold.by is HeldBy.READING:
         left = [snapshot.left for snapshot in snapshots_of(of) if snapshot.left]
         about = f", about {short_time(of.at + max(left), of.at)}" if left else ""
-        return Closing(f"once {hold.name} is read to its end", about)
+        return _once(f"{hold.name} is read to its end", about)
     if hold.by is HeldBy.SOURCE:
         return _WITHOUT_A_LIMIT.get(hold.name, _once_limit(source, hold, of.at, end))
     is_one, further = len(holding(source)) + source.more_holds < 2, _further(end, of.at)
-    passes = f"once the watermark of {holders_text(source)} {further}"
+    passes = f"the watermark of {holders_text(source)} {further}"
     otherwise = f"once {'its watermark' if is_one else 'theirs'} {further}"
     if source.watermark is None:
-        passes = f"once {holders_text(source)} {'has' if is_one else 'have'} a watermark"
+        passes = f"{holders_text(source)} {'has' if is_one else 'have'} a watermark"
         otherwise = f"once {'it has' if is_one else 'they have'} one"
     then, is_silent = source.without_holder, all(each.kind.is_silence for each in holding(source))
     if source.more_holds or not is_silent or then is None or then < (end or MIN):
-        return Closing(passes, pace)
+        return _once(passes, pace)
     return _once_left_out(source, passes, otherwise, of.at)
 
 
@@ -133,14 +143,14 @@ def _once_limit(source: SourceStatus, hold: Hold, now: int, end: int | None) -> 
     """Return when the limit of the alignment group is further, which another source of it holds."""
     drift, given_up = None if source.group is None else source.group.max_drift, _given_up(source, hold, now)
     if end is None or drift is None:
-        return Closing(f"once the watermark of {hold.name} moves on", given_up)
+        return _once(f"the watermark of {hold.name} moves on", given_up)
     limit = f", and the limit, {age_text(drift)} ahead of it, {short_time(end, now)}"
-    return Closing(f"once the watermark of {hold.name} passes {short_time(end - drift, now)}", f"{limit}{given_up}")
+    return _once(f"the watermark of {hold.name} passes {short_time(end - drift, now)}", f"{limit}{given_up}")
 
 
 _WITHOUT_A_LIMIT: Final[Mapping[str, Closing]] = {
-    str(STORE): Closing("once the store of the group answers"),
-    str(TO_COME): Closing("once the other sources of the group have joined"),
+    str(STORE): _once("the store of the group answers"),
+    str(TO_COME): _once("the other sources of the group have joined"),
 }
 """What closes a window while the group's limit is held by no source."""
 
@@ -162,7 +172,7 @@ def _given_up(source: SourceStatus, hold: Hold, now: int) -> str:
     if peer is None or peer.time_to_live is None:
         return ""
     at = short_time(source.at - peer.silent + peer.time_to_live, now)
-    return f", or after {at}, when {hold.name} is waited for no more"
+    return f", or {hold.name} is waited for no more, at {at}"
 
 
 def _once_left_out(source: SourceStatus, passes: str, otherwise: str, now: int) -> Closing:
@@ -177,10 +187,10 @@ def _once_left_out(source: SourceStatus, passes: str, otherwise: str, now: int) 
     held = holding(source)
     it, stay = ("it", "stays") if len(held) == 1 else ("them", "stay")
     if any(hold.timeout is None for hold in held):
-        return Closing(passes, f", or after a restart with idleTimeout, which leaves {it} out")
+        return _once(passes, f", or a restart with idleTimeout leaves {it} out")
     left = [hold.timeout - hold.quiet for hold in held if hold.timeout is not None and hold.quiet is not None]
     if len(left) < len(held):
-        return Closing(passes)
+        return _once(passes)
     # The times are as of the plan; the next one leaves out whose time is over.
     at = source.at + max(left)
     when = f"soon after {short_time(at, now)}" if at > now else "with the next batch"

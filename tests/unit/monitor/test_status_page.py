@@ -314,7 +314,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "Held by" + "payments (limit of the group) since 12:10:00 (11 s): orders-0 is paused",
                 "closes once the watermark of payments passes 12:09:00, and the limit, 1 min ahead of it, 12:10:00, or",
-                "after 12:11:29, when payments is waited for no more",
+                "payments is waited for no more, at 12:11:29",
                 "a longer alignmentMaxDrift lets this source read further ahead of it",
                 "Who held it" + "longest: payments (limit of the group), 11 s",
                 "the group waits for it until its alignmentTimeToLive (2 min) has passed, in 1 min 18 s.",
@@ -341,8 +341,8 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "Held by" + "shop-0 of source customers since 12:09:03 (1 min 08 s): nothing to read for 1 min 10 s",
                 'Optionfor source customers: to continue without a silent partition, write .option("idleTimeout",',
-                "Next window" + "one that ends after 12:08:52 closes once the watermark of shop-0 moves on, or after a",
-                "restart with idleTimeout, which leaves it out",
+                "Next window" + "one that ends after 12:08:52 closes once the watermark of shop-0 moves on, or a",
+                "restart with idleTimeout leaves it out",
             ),
         ),
         ("replay", ("Held by" + "nothing; the query is still reading history, with 35 999 600 records to go",)),
@@ -350,13 +350,13 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             "snapshot",
             (
                 "shop.orders_us31 % 62 000 of about 199 128 rows",
-                "none has closed; the first closes once the snapshot of shop.orders_us is read to its end, about 12:17",
+                "none closes before the snapshot of shop.orders_us is read to its end, about 12:17",
             ),
         ),
         (
             "no-watermark",
             (
-                "none has closed; the first closes once orders-3 has a watermark, or after a restart with idleTimeout",
+                "none closes before orders-3 has a watermark, or a restart with idleTimeout leaves it out",
                 'to continue without a silent partition, write .option("idleTimeout", "30 seconds")',
             ),
         ),
@@ -522,7 +522,7 @@ def test_when_silence_closes_a_window_is_stated_if_it_leaves_out_all_that_hold_i
         ({}, 5_000, "soon after 12:10:17 if orders-2 stays silent, else once its watermark passes 12:01:00"),
         ({}, 6_000, "with the next batch if orders-2 stays silent, else once its watermark passes 12:01:00"),
         ({"slowest": (first, second)}, 0, "if orders-2 and orders-4 stay silent, else once theirs passes 12:01:00"),
-        ({"slowest": endless}, 0, "idleTimeout, which leaves them out"),
+        ({"slowest": endless}, 0, "idleTimeout leaves them out"),
         ({"slowest": (first, replace(second, kind=HoldKind.BACKLOG))}, 0, "orders-2 and orders-4 passes 12:01:00"),
         ({"more_holds": 1}, 0, "orders-2 and 1 more passes 12:01:00"),
     ]
@@ -530,7 +530,7 @@ def test_when_silence_closes_a_window_is_stated_if_it_leaves_out_all_that_hold_i
         clocks = replace(shown.clocks, sources=(replace(source, **fields),), at=shown.clocks.at + later)
         assert window_of(clocks).endswith(closes)
     frozen = PAGES["frozen-source"].queries[0].clocks
-    assert "or after 12:11:29, when" in window_of(replace(frozen, at=frozen.at + 5_000))
+    assert "or payments is waited for no more, at 12:11:29" in window_of(replace(frozen, at=frozen.at + 5_000))
 
 
 def test_of_two_sources_the_slower_one_holds_the_query_although_its_partitions_take_turns() -> None:
