@@ -7,13 +7,14 @@ from dataclasses import replace
 from enum import Enum
 from itertools import accumulate
 
-from hypothesis import given, note
+from hypothesis import example, given, note
 from hypothesis import strategies as st
 
 from tests.simulation.driver import START
 from tests.simulation.group import MemberDriver, Store
-from tests.simulation.histories import budgets, logs
+from tests.simulation.histories import FAR_FUTURE, budgets, logs
 from tests.simulation.log import SimulatedLog
+from tests.unit.planning.example_states import log_of
 from watermark_source.planning.group import GroupMember, MemberStatus
 from watermark_source.planning.policy import Alignment, Idleness, PlanPolicy
 from watermark_source.planning.split import Split
@@ -108,6 +109,8 @@ def test_no_source_reads_more_than_one_row_of_a_split_beyond_the_drift(
 
 
 @given(logs(splits=2, most=12, noise=True), groups, drifts, budgets, scripts)
+# A budget that ends before the event of 2099, which an earlier row follows.
+@example(log_of([START, FAR_FUTURE], [START, FAR_FUTURE, START]), [log_of([START + 1, START + 1])], 0, 2, [])
 def test_an_event_of_2099_in_one_source_lets_no_other_run_ahead_and_none_wait_for_ever(
     noisy: SimulatedLog,
     group: Sequence[SimulatedLog],

@@ -105,7 +105,7 @@ class _Found(NamedTuple):
     ends: dict[Split, int]
     blind: Set[Split]
     """Splits of which the time index does not show that they are: of a row that was passed it is known that it is later
-    than an earlier time, and perhaps not that it is later than the last one."""
+    than an earlier time, and perhaps not that it is later than the last one. And those of ``_unseen``."""
     over: Mapping[Split, int] | None = None
     """How far with the next millisecond, which does not fit; ``None`` if ``ends`` are good enough."""
     ahead: Set[Split] = frozenset()
@@ -134,17 +134,17 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
         tried = backlog.up_to(backlog.strategy.watermark_of(Millis(aim)))
         # The index may show at the limit what it does not show this early.
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
-        size = _total(backlog, tried.ends)
+        size, unseen = _total(backlog, tried.ends), _unseen(backlog, tried)
         if size > budget:
-            high, over, blind_over, most = aim, tried.ends, tried.blind, size
+            high, over, blind_over, most = aim, tried.ends, unseen, size
             likely = high
             # What comes next is known only once something that fits has been tried.
             aim = low if low == start else None
             continue
         if size >= _GOOD_SHARE * budget:
-            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, tried.blind)
+            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, unseen)
         low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
-        blind, ahead = tried.blind, {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
+        blind, ahead = unseen, {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
         aim = None
         next_rows = _next_rows(tried, allowed)
         too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
@@ -153,6 +153,14 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             most = budget + 1
             over = {**best, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
     return _Found(low, dict(best), blind | blind_over, {s: max(end, best[s]) for s, end in over.items()}, ahead)
+
+
+def _unseen(backlog: Backlog, tried: Reach) -> Set[Split]:
+    """Return the splits of which the time index does not show up to which event time they are read.
+
+    Those whose next row is beyond the future cap are among them: it moves no watermark, and earlier rows may follow.
+    """
+    return tried.blind | {s for s, entry in tried.cut.items() if backlog.is_of_future(entry.event_time)}
 
 
 def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis, Split]]:
