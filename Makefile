@@ -210,8 +210,8 @@ $(VENV)/.installed-to-join: EXTRAS := spark,compiler,kafka,mysql,monitor,operato
 $(VENV)/.installed-to-run $(VENV)/.installed-to-join: pyproject.toml requirements.lock | $(RUN)
 	@echo "$(if $(COPY),adding what the demos need to the project in $(VENV),installing the project into $(VENV) (once; 1 GB, without tests and linters))"
 	$(PIP) 'pip>=25.1'
-	@# Bytecode is written as it is used: seven seconds of a core and 60 MB less.
-	@$(WITH_CLOCK) $(PIP) --no-compile $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
+	@# Bytecode is written as it is used: seven seconds of a core and 60 MB less. pip's cache would have pyspark a second time.
+	@$(WITH_CLOCK) $(PIP) --no-compile --no-cache-dir $(if $(COPY),'watermark-source[$(EXTRAS)]',--editable '.[$(EXTRAS)]' --constraint requirements.lock)
 	$(if $(COPY),,$(RUN) -m release.bytecode)
 	@touch $@
 

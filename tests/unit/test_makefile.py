@@ -45,7 +45,8 @@ def test_the_readme_has_the_demos() -> None:
 @pytest.mark.parametrize("target", DEMOS)
 def test_a_demo_installs_no_tests_and_linters(clone: Path, target: str) -> None:
     extras = "spark,compiler,kafka,mysql,monitor" + (",operators" if target in JOINS else "")
-    assert installs(clone, target)[1:] == [f"--no-compile --editable '.[{extras}]' --constraint requirements.lock"]
+    installed = f"--editable '.[{extras}]' --constraint requirements.lock"
+    assert installs(clone, target)[1:] == [f"--no-compile --no-cache-dir {installed}"]
 
 
 @pytest.mark.parametrize("target", ["lint", "test", "prepared"])
@@ -65,7 +66,8 @@ def test_where_tests_are_installed_a_demo_installs_nothing(clone: Path, target: 
 @pytest.mark.parametrize("target", ["demo", "broker"])
 def test_a_copy_that_a_user_installed_is_added_to_and_not_replaced(clone: Path, target: str) -> None:
     (clone / ".venv" / "lib" / "python3.13" / "site-packages" / "watermark_source").mkdir(parents=True)
-    assert installs(clone, target)[1:] == ["--no-compile 'watermark-source[spark,compiler,kafka,mysql,monitor]'"]
+    added = "'watermark-source[spark,compiler,kafka,mysql,monitor]'"
+    assert installs(clone, target)[1:] == [f"--no-compile --no-cache-dir {added}"]
 
 
 def test_a_long_installation_says_that_it_is_at_work_and_its_failure_is_one(clone: Path) -> None:
