@@ -52,16 +52,18 @@ def seconds(table: str | Path) -> float | None:
 def test_a_folder_is_complete_up_to_the_watermark_of_its_windows_over_runs(
     streams: Streams, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    table = streams.sink("windows")
+    # Spark decodes nothing in a path.
+    name = "by%20 window"
+    table = streams.sink(name)
     frame = windows(follow_watermark(streams.load()))
     for number, rows in enumerate(STEPS):
         streams.write(rows)
-        query = streams.start_file(frame, "windows")
+        query = streams.start_file(frame, name)
         published = published_for(query, table)
         settle(query)
         published.flush()
         assert seconds(table) == WATERMARKS[number]
-        ends = sorted((row.end - START) // 1_000 for row in streams.result("windows").collect())
+        ends = sorted((row.end - START) // 1_000 for row in streams.result(name).collect())
         assert ends == [end for end in (10, 20, 30, 40, 60) if end <= WATERMARKS[number]]
         query.stop()
         published.stop()
@@ -70,7 +72,7 @@ def test_a_folder_is_complete_up_to_the_watermark_of_its_windows_over_runs(
     said = capsys.readouterr().out
     assert "writer windows is complete until" in said
     assert "and has ended; the window that ends at" in said
-    assert str(why_open(streams.checkpoint("windows"), START + 70_000).sentence) in said
+    assert str(why_open(streams.checkpoint(name), START + 70_000).sentence) in said
     assert main(["complete", str(table), "--until", str(START + 50_000)]) == 0
 
 

@@ -7,16 +7,15 @@ with what each batch reads, before it runs, and ``commits`` with the watermark o
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from watermark_source.durations import count_text
 from watermark_source.errors import UsageError, listed, shortened
+from watermark_source.local_path import local_path
 from watermark_source.monitor.window_facts import QueryAt, Unfollowed, time_text, unfollowed
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.hold_kinds import HoldKind, SplitFacts, split_kind
@@ -168,18 +167,14 @@ def _batch(file: Path) -> _Batch:
 
 
 def _local(location: str | Path) -> Path:
+    if (path := local_path(location)) is not None:
+        return path
     text = str(location)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", text)
-    if scheme is None:
-        return Path(text).expanduser()
-    if scheme[1].lower() != "file":
-        raise UsageError(
-            f"a checkpoint at {shortened(text)}: only local folders and file: can be read here. Copy the file metadata "
-            "and the folders offsets and commits to this machine, and name that folder; for example: hadoop fs -get "
-            f"{text.rstrip('/')} checkpoint"
-        )
-    path = re.sub(r"^//(?:localhost(?=/))?", "", text[len(scheme[0]) :])
-    return Path(unquote(path))
+    raise UsageError(
+        f"a checkpoint at {shortened(text)}: only local folders and file: can be read here. Copy the file metadata "
+        "and the folders offsets and commits to this machine, and name that folder; for example: hadoop fs -get "
+        f"{text.rstrip('/')} checkpoint"
+    )
 
 
 def _check(folder: Path) -> None:

@@ -7,21 +7,21 @@ latest time of each writer. A new run deletes the files of those before once its
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, unquote
+from urllib.parse import quote, urlsplit
 
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
+from watermark_source.local_path import local_path
 from watermark_source.publishing.mark import Mark, decoded
 
 _FOLDER = "_complete"
 """Spark, Hive, Trino and Delta's VACUUM ignore names that begin with an underscore."""
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs", "file": "file"}
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"}
 """Schemes of Spark's, and those of pyarrow: object stores replace an object whole, and other systems may not."""
 _MOST_NAME = 200
 """Bytes of a writer's name in the name of its file."""
@@ -37,19 +37,18 @@ class Folder:
     @classmethod
     def at(cls, place: str | Path) -> Folder:
         """Return the folder at a path or URI, as Spark takes it; raises ``UsageError``, and ``SourceError``."""
+        if (local := local_path(place)) is not None:
+            return cls(LocalFileSystem(), str(local.absolute()))
         text = str(place)
-        scheme, separator, rest = text.partition(":")
-        if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme):
-            return cls(LocalFileSystem(), str(Path(text).expanduser().absolute()))
-        if (known := _SCHEMES.get(scheme.lower())) is None:
+        if (known := _SCHEMES.get(text.partition(":")[0].lower())) is None:
             raise UsageError(
                 f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole. "
                 "Elsewhere, write the time with the rows: completeness_of in foreachBatch"
             )
-        if known == "file":
-            return cls(LocalFileSystem(), unquote(re.sub(r"^//(?:localhost(?=/))?", "", rest)).rstrip("/") or "/")
         try:
-            system, path = FileSystem.from_uri(f"{known}:{rest}")
+            # Spark takes a path as it is written, and pyarrow decodes it.
+            parts = urlsplit(text)
+            system, path = FileSystem.from_uri(parts._replace(scheme=known, path=quote(parts.path)).geturl())
         except ValueError as error:
             raise UsageError(f"{shortened(text)}: expected the URI of a folder: {error}") from None
         except OSError as error:

@@ -65,7 +65,7 @@ def test_who_holds_the_table_is_read_from_the_checkpoint_that_its_writer_names(
 ) -> None:
     splits = {"orders": {"0": [5, 0, 0]}}
     offset = {"v": 1, "name": "orders", "source": "file-log", "run": 1, "wm": NOON - 60_000, "splits": splits}
-    folder = checkpoint(tmp_path / "checkpoint", [json.dumps(offset)], [NOON - 60_000])
+    folder = checkpoint(tmp_path / "check%20point", [json.dumps(offset)], [NOON - 60_000])
     mark(tmp_path, NOON - 60_000, checkpoint=f"file:{folder}")
     status, said = run(capsys, tmp_path)
     assert status == 1

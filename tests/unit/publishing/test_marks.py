@@ -145,13 +145,20 @@ def test_a_reader_sees_each_mark_whole_while_it_is_replaced_and_its_run_changes(
     [
         ("/lake/counts", "/lake/counts"),
         ("file:/lake/counts/", "/lake/counts"),
-        ("file:///lake/a%20b", "/lake/a b"),
+        ("file:///lake/a%20b", "/lake/a%20b"),
+        ("/lake/a%20b", "/lake/a%20b"),
+        ("file:/lake/a b", "/lake/a b"),
         ("file://localhost/lake/counts", "/lake/counts"),
         (Path("/lake/counts"), "/lake/counts"),
     ],
 )
 def test_a_folder_is_named_as_spark_takes_it(place: str | Path, path: str) -> None:
     assert Folder.at(place) == Folder(LocalFileSystem(), path)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a b", "100%", "ü"])
+def test_a_name_in_an_object_store_is_taken_as_it_is_written(name: str) -> None:
+    assert Folder.at(f"s3a://user:a%2Fb@lake/{name}/?region=us-east-1").path == f"lake/{name}"
 
 
 def test_in_an_object_store_a_mark_is_put_and_read() -> None:
