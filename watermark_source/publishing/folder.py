@@ -2,12 +2,13 @@
 
 Each run of a writer has a file of its own, ``_complete/WRITER.RUN.json``, which it replaces whole after each batch. So
 a run that was superseded, and writes once more when its process is resumed, takes nothing back: a reader takes the
-latest time of each writer. A new run deletes the files of those before once its own has what they promised.
+latest time of each writer. A new run deletes the files of those before with its first statement, of a batch that is
+later than all of theirs: until then they may state one more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,7 +155,7 @@ def write(folder: Folder, name: str, mark: Mark) -> None:
     folder.replace(_FOLDER, name, str(mark).encode())
 
 
-def delete(folder: Folder, names: Sequence[str]) -> None:
+def delete(folder: Folder, names: Collection[str]) -> None:
     """Delete the marks of earlier runs."""
     for name in names:
         folder.delete(f"{_FOLDER}/{name}")

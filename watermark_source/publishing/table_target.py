@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ class TableTarget(Target):
         self._file = ""
         self._mark: Mark | None = None
         """What is in the file."""
+        self._earlier: Collection[str] = ()
+        """The files of earlier runs of the writer, which may state one more batch until this run has its first."""
 
     @property
     def name(self) -> str:
@@ -48,6 +50,7 @@ class TableTarget(Target):
         self._file = file_of(writer, self._run)
         marks = self._marks_beside(writer, query)
         earlier = {name: mark for name, mark in marks.items() if mark.writer == writer}
+        self._earlier = earlier.keys() - {self._file}
         promised = newest(earlier.values()).get(writer)
         batches = [mark.batch for mark in earlier.values() if mark.query == query and mark.batch is not None]
         self._write(
@@ -59,21 +62,24 @@ class TableTarget(Target):
                 checkpoint=self._checkpoint,
             )
         )
-        delete(self._folder, [name for name in earlier if name != self._file])
 
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """State the watermark, or what an earlier run has promised where that is later."""
         assert self._mark is not None
         self._need_own_batches(batch)
         is_alone = names_of_marks(self._folder) == {self._file}
-        if not is_alone and self._file not in self._marks_beside(writer, query):
+        marks = {self._file: self._mark} if is_alone else self._marks_beside(writer, query)
+        if self._file not in marks:
             raise UsageError(
                 f"writer {writer} states nothing more for {self.name}: its mark there was deleted, by a later run "
                 "under the same name, or with the table. A name belongs to one query; to go on, start the query again, "
                 "or give it another name"
             )
-        stated = [each for each in (watermark, self._mark.watermark) if each is not None]
+        promised = (mark.watermark for name, mark in marks.items() if name == self._file or name in self._earlier)
+        stated = [each for each in (watermark, *promised) if each is not None]
         self._write(replace(self._mark, batch=batch, watermark=max(stated, default=None)))
+        delete(self._folder, self._earlier)
+        self._earlier = ()
 
     def end(self, *, has_ended: bool) -> None:
         """State that the query has ended, so that whoever waits learns it."""

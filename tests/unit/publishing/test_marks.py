@@ -15,6 +15,7 @@ from pyarrow.fs import LocalFileSystem, _MockFileSystem
 from watermark_source import complete_until
 from watermark_source.errors import CorruptDataError, UsageError
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, Millis
+from watermark_source.publishing import table_target
 from watermark_source.publishing.file_sink import SinkLog, folder_of_sink
 from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
 from watermark_source.publishing.mark import Mark, decoded, holder_of, moment_of, newest
@@ -83,8 +84,29 @@ def test_a_run_that_was_superseded_takes_nothing_back(tmp_path: Path) -> None:
     before._write(replace(MARK, checkpoint="file:/none"))
     assert complete_until(tmp_path) == moment_of(NOON + 10)
     assert {mark.watermark for mark in marks_of(Folder.at(tmp_path)).values()} == {NOON, NOON + 10}
-    target(tmp_path, "run-3")
+    target(tmp_path, "run-3").announce("hourly", "q", 5, None)
     assert [mark.watermark for mark in marks_of(Folder.at(tmp_path)).values()] == [NOON + 10]
+
+
+def test_what_a_run_states_while_the_next_one_begins_is_not_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of a query that has ended states its last batch while the query is started again."""
+    before = target(tmp_path, "run-1")
+    before.announce("hourly", "q", 3, Millis(NOON))
+
+    def write_late(folder: Folder, name: str, mark: Mark) -> None:
+        if "run-2" in name and mark.batch == 3:
+            before.announce("hourly", "q", 4, Millis(NOON + 10))
+        write(folder, name, mark)
+
+    monkeypatch.setattr(table_target, "write", write_late)
+    after = target(tmp_path, "run-2")
+    assert complete_until(tmp_path) == moment_of(NOON + 10)
+    # With a longer hold its own time is earlier.
+    after.announce("hourly", "q", 5, Millis(NOON + 5))
+    assert complete_until(tmp_path) == moment_of(NOON + 10)
+    assert len(marks_of(Folder.at(tmp_path))) == 1
 
 
 def test_a_checkpoint_that_begins_anew_keeps_what_was_promised_and_has_no_batch_yet(tmp_path: Path) -> None:
