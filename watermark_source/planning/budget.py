@@ -116,10 +116,14 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
     """Look for the latest event time up to which all rows fit; first at ``aim``."""
     low, high, likely = _bounds(backlog)
     start, halve = low, False
-    best, over = {s: t.position for s, t in backlog.splits.items()}, allowed
-    ahead: Set[Split] = frozenset()
-    blind: Set[Split] = {s for s, t in backlog.splits.items() if t.watermark is None}
-    blind_over: Set[Split] = frozenset()
+    # The furthest that fits, and the nearest that was tried and does not.
+    within = Reach(
+        {s: t.position for s, t in backlog.splits.items()},
+        frozenset(s for s, t in backlog.splits.items() if t.watermark is None),
+        {},
+    )
+    beyond = Reach(dict(allowed), frozenset(), {})
+    over = beyond.ends
     least, most = 0, _total(backlog, allowed)
     while high - low > 1:
         if low >= likely:
@@ -134,25 +138,30 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
         tried = backlog.up_to(backlog.strategy.watermark_of(Millis(aim)))
         # The index may show at the limit what it does not show this early.
         tried = tried._replace(ends={s: min(end, allowed[s]) for s, end in tried.ends.items()})
-        size, unseen = _total(backlog, tried.ends), _unseen(backlog, tried)
+        size = _total(backlog, tried.ends)
         if size > budget:
-            high, over, blind_over, most = aim, tried.ends, unseen, size
+            high, beyond, over, most = aim, tried, tried.ends, size
             likely = high
             # What comes next is known only once something that fits has been tried.
             aim = low if low == start else None
             continue
         if size >= _GOOD_SHARE * budget:
-            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, unseen)
-        low, best, least = max(aim, _quiet_until(backlog, tried, aim)), tried.ends, size
-        blind, ahead = unseen, {s for s, e in tried.cut.items() if tried.ends[s] > e.position}
+            return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, _unseen(backlog, tried))
+        low, within, least = max(aim, _quiet_until(backlog, tried, aim)), tried, size
         aim = None
         next_rows = _next_rows(tried, allowed)
         too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
         if too_late < high:
             high = likely = too_late
             most = budget + 1
-            over = {**best, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
-    return _Found(low, dict(best), blind | blind_over, {s: max(end, best[s]) for s, end in over.items()}, ahead)
+            over = {**tried.ends, **{s: tried.cut[s].position + 1 for at, s in next_rows if at <= too_late}}
+    return _Found(
+        low,
+        within.ends,
+        _unseen(backlog, within) | _unseen(backlog, beyond),
+        {s: max(end, within.ends[s]) for s, end in over.items()},
+        {s for s, entry in within.cut.items() if within.ends[s] > entry.position},
+    )
 
 
 def _unseen(backlog: Backlog, tried: Reach) -> Set[Split]:
