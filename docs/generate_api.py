@@ -40,7 +40,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("The reader", "watermark_source.connector"): "RangeReader ReadBatch event_times",
     ("Batch reads", "watermark_source.connector"): "WholeLogs BatchDefinition BatchRangeReader OpenRange",
     ("What only some systems have", "watermark_source.connector"): (
-        "EventTimeIndex IndexEntry EventTimePreview RowIndex RangeCutter Piece PieceReader OpenTransactions "
+        "EventTimeIndex IndexEntry NewestTime EventTimePreview RowIndex RangeCutter Piece PieceReader OpenTransactions "
         "ProgressSink Snapshots SnapshotSize SnapshotRangeReader SnapshotBatch Chunk Bound Replicas Passage Relocation "
         "RelocatedRangeReader Lineage ReadUpTo Epoch ExpectedLogs LineageRangeReader"
     ),

@@ -81,6 +81,7 @@ if TYPE_CHECKING:
     from watermark_source.planning.snapshot_ranges import Chunk as Chunk
     from watermark_source.planning.snapshot_ranges import SnapshotBatch as SnapshotBatch
     from watermark_source.planning.split import IndexEntry as IndexEntry
+    from watermark_source.planning.split import NewestTime as NewestTime
     from watermark_source.planning.split import Piece as Piece
     from watermark_source.planning.split import RowIndex as RowIndex
     from watermark_source.planning.split import Split as Split
@@ -121,7 +122,7 @@ _HOMES = {
         "planning.policy": "LossKind MinimumRows RowLimits",
         "planning.ranges_per_task": "OpenRange",
         "planning.snapshot_ranges": "Chunk SnapshotBatch",
-        "planning.split": "IndexEntry Piece RowIndex Split SplitRange",
+        "planning.split": "IndexEntry NewestTime Piece RowIndex Split SplitRange",
         "planning.state": "Bound Epoch",
         "planning.strategy": "Abilities",
         "planning.watermark": "Millis WatermarkCharacteristic",

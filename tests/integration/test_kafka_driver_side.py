@@ -22,7 +22,7 @@ from services.kafka import Kafka
 from services.kafka_topics import add_partitions, create_topic, delete_records, delete_topic
 from watermark_source.contract.stream import Connector
 from watermark_source.errors import OptionError, UnknownSplitError
-from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.read_tasks import ReadTask
 from watermark_source.spark.stream_reader import AlignedStreamReader
@@ -204,7 +204,8 @@ def test_first_after_is_the_lowest_offset_beyond_the_limit_also_out_of_order(
 def test_newest_is_the_highest_timestamp_wherever_it_is(kafka: Kafka, topic: str, splits: list[Split]) -> None:
     index = connect(kafka, subscribe=topic).time_index
     assert index is not None
-    assert index.newest(set(splits)) == {splits[0]: 400, splits[1]: 50, splits[2]: None}
+    expected = {splits[0]: NewestTime(Millis(400), 3), splits[1]: NewestTime(Millis(50), 0), splits[2]: None}
+    assert index.newest(set(splits)) == expected
 
 
 def test_the_time_index_is_exact_over_many_segments_and_batches(kafka: Kafka, new_topic: NewTopic) -> None:
@@ -229,10 +230,11 @@ def test_the_time_index_is_exact_over_many_segments_and_batches(kafka: Kafka, ne
 @pytest.mark.spark_case("KafkaOffsetReaderSuite", "isolationLevel must give back default isolation level when not set")
 @pytest.mark.spark_case("KafkaOffsetReaderSuite", "isolationLevel must give back the one that is set")
 @pytest.mark.parametrize(
-    ("level", "open_end", "open_newest"), [("read_uncommitted", 3, 900), ("read_committed", 1, None)]
+    ("level", "open_end", "open_newest"),
+    [("read_uncommitted", 3, NewestTime(Millis(900), 2)), ("read_committed", 1, None)],
 )
 def test_an_open_transaction_ends_the_log_for_read_committed(
-    kafka: Kafka, new_topic: NewTopic, level: str, open_end: int, open_newest: int | None
+    kafka: Kafka, new_topic: NewTopic, level: str, open_end: int, open_newest: NewestTime | None
 ) -> None:
     name = new_topic(config=KEEP)
     split = Split(name, 0)

@@ -24,7 +24,7 @@ from watermark_source.planning.observation import (
 from watermark_source.planning.offset import OffsetCodec
 from watermark_source.planning.planner import Plan, plan, ranges_of
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import NewestTime, Split, SplitRange
 from watermark_source.planning.split_watermarks import RowsAhead
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.strategy import TasksObserve, WatermarkStrategy
@@ -59,7 +59,7 @@ class Batch:
 @dataclass(frozen=True)
 class Frozen:
     ends: Mapping[Split, int]
-    newest: Mapping[Split, Millis | None]
+    newest: Mapping[Split, NewestTime | None]
     at: Millis
 
 
@@ -200,7 +200,7 @@ class Driver:
             ),
         )
 
-    def _newest(self, known: Set[Split]) -> dict[Split, Millis | None]:
+    def _newest(self, known: Set[Split]) -> dict[Split, NewestTime | None]:
         if not self.index:
             return {}
         newest = self.log.newest(known) if self._frozen is None else self._frozen.newest

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Set
 from itertools import chain
 from typing import NamedTuple
 
-from watermark_source.planning.split import IndexEntry, Split, SplitRange, TimeIndex
+from watermark_source.planning.split import IndexEntry, NewestTime, Split, SplitRange, TimeIndex
 from watermark_source.planning.watermark import Millis
 
 
@@ -103,14 +103,14 @@ class SimulatedLog(TimeIndex):
     def all_rows(self) -> list[tuple[Split, Row]]:
         return list(chain.from_iterable(((s, row) for row in t.rows) for s, t in self.splits.items()))
 
-    def newest(self, splits: Iterable[Split]) -> dict[Split, Millis | None]:
+    def newest(self, splits: Iterable[Split]) -> dict[Split, NewestTime | None]:
         """As ``ListOffsets`` with MAX_TIMESTAMP answers (KIP-734): nothing where that row cannot be read yet."""
-        found: dict[Split, Millis | None] = {}
+        found: dict[Split, NewestTime | None] = {}
         for split in (s for s in splits if s in self.splits):
             log = self.splits[split]
             newest = log.rows[bisect_left(log.peaks, log.peaks[-1])] if log.rows else None
             hidden = newest is None or newest.position >= log.readable_end
-            found[split] = None if hidden or newest is None else Millis(newest.event_time)
+            found[split] = None if hidden or newest is None else NewestTime(Millis(newest.event_time), newest.position)
         return found
 
     def uncommitted(self) -> Set[Split]:

@@ -22,7 +22,7 @@ from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Connector, EventTimeIndex, RangeReader, SourceDefinition
 from watermark_source.option_table import Option, OptionTable, boolean, non_empty
 from watermark_source.planning.policy import LossKind
-from watermark_source.planning.split import IndexEntry, Split, SplitRange
+from watermark_source.planning.split import IndexEntry, NewestTime, Split, SplitRange
 from watermark_source.planning.watermark import Millis, WatermarkCharacteristic
 from watermark_source.spark.data_source import EARLIEST, STREAM_OPTIONS
 from watermark_source.spark.option_rows import ENGINE_OPTIONS
@@ -76,9 +76,9 @@ class FileLog(example.FileLog, EventTimeIndex):
             found[split] = IndexEntry(int(later[0]), Millis(int(times[later[0]]))) if len(later) else None
         return found
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+    def newest(self, splits: Set[Split]) -> Mapping[Split, NewestTime | None]:
         times = {s: self._times(s) for s in splits}
-        return {s: Millis(int(t.max())) if len(t) else None for s, t in times.items()}
+        return {s: NewestTime(Millis(int(t.max())), int(t.argmax())) if len(t) else None for s, t in times.items()}
 
     def _times(self, split: Split) -> npt.NDArray[np.int64]:
         whole = SplitRange(split, 0, self.end_positions({split})[split])

@@ -17,7 +17,7 @@ from watermark_source.contract.announcements import AnnouncementLog
 from watermark_source.contract.lineage import Lineage
 from watermark_source.planning.policy import LossKind
 from watermark_source.planning.snapshot_ranges import SnapshotBatch
-from watermark_source.planning.split import Piece, RowIndex, Split, SplitRange, TimeIndex
+from watermark_source.planning.split import NewestTime, Piece, RowIndex, Split, SplitRange, TimeIndex
 from watermark_source.planning.state import Bound
 from watermark_source.planning.watermark import Millis
 from watermark_source.words import Words
@@ -48,8 +48,8 @@ class RangeReader(Protocol):
 class EventTimeIndex(TimeIndex, Protocol):
     """Event-time look-ups in a log whose system keeps a time index."""
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
-        """Return the highest event time in each split; ``None`` if it is empty or the system has no answer.
+    def newest(self, splits: Set[Split]) -> Mapping[Split, NewestTime | None]:
+        """Return the highest event time in each split and where it is; ``None`` if it is empty or there is no answer.
 
         To know the highest event time *below an end*, request it before requesting the end.
         """

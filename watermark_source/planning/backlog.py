@@ -266,10 +266,11 @@ def backlog_of(
     logs = observation.logs
     ends = {s: end for s, t in splits.items() if (end := logs.ends.get(s, 0)) > t.position}
     cap = policy.future_cap(observation.now)
-    newest = {s: n for s in ends if (n := logs.times.newest.get(s)) is not None}
-    latest = {s: n for s, n in newest.items() if s in logs.times.settled}
-    if cap is not None:
-        newest = {s: min(n, cap) for s, n in newest.items()}
+    known = {s: n for s in ends if (n := logs.times.newest.get(s)) is not None}
+    latest = {s: n.event_time for s, n in known.items() if s in logs.times.settled}
+    # What lies before the position was read, or is before the start: of the rows to come it shows nothing.
+    ahead = {s: n.event_time for s, n in known.items() if n.is_ahead_of(splits[s].position)}
+    newest = ahead if cap is None else {s: min(n, cap) for s, n in ahead.items()}
     step, max_rows = BLIND_STEP, observation.limits.max_rows
     if max_rows is not None and ends:
         step = max(1, min(step, max_rows // len(ends)))

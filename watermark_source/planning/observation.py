@@ -10,7 +10,7 @@ from watermark_source.planning.announced import ObservedAnnouncements
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.group import NO_OTHERS, OtherMembers
 from watermark_source.planning.lineage import Cut, History
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import NewestTime, Split
 from watermark_source.planning.state import Bound
 from watermark_source.planning.watermark import Millis
 
@@ -34,7 +34,7 @@ class LogTimes:
     """The system's time just before it returned the end, for logs whose system dates rows when it writes them: no row
     after the end is earlier. A strategy may replace it with the driver's time (``times_at_ends``), at most that of the
     last look-up of splits: no row after the end, or of a split found later, is earlier by more than ``write_delay``."""
-    newest: Mapping[Split, Millis | None] = field(default_factory=dict)
+    newest: Mapping[Split, NewestTime | None] = field(default_factory=dict)
     """Highest event time in the log, looked up *before* the ends; empty without a time index, and while no plan needs
     it."""
     settled: Set[Split] = frozenset()

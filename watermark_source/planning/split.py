@@ -101,6 +101,19 @@ class IndexEntry(NamedTuple):
         return self.position + self.size
 
 
+class NewestTime(NamedTuple):
+    """The highest event time in a log."""
+
+    event_time: Millis
+    position: int | None = None
+    """Of a row that has it, or of the last that cannot be read apart from it; ``None`` where the system dates rows when
+    it writes them, and shows its own time: no row that is there is later, and none that comes is earlier."""
+
+    def is_ahead_of(self, position: int) -> bool:
+        """Return whether it is known that who reads on from a position comes to that time."""
+        return self.position is None or self.position >= position
+
+
 class TimeIndex(Protocol):
     """Event-time look-ups in logs whose system keeps a time index."""
 

@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError, SourceError, listed
-from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split
 from watermark_source.planning.watermark import MAX, Millis
 
 LookUp: TypeAlias = Callable[[Mapping[Split, int]], Mapping[Split, OffsetAndTimestamp]]
@@ -129,13 +129,15 @@ class KafkaTimeIndex:
             entries[split] = None if offset is None or timestamp is None else IndexEntry(offset, timestamp)
         return entries
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+    def newest(self, splits: Set[Split]) -> Mapping[Split, NewestTime | None]:
         """Return the highest timestamp in each split; ``None`` if it is empty or the broker does not know.
 
+        Its position is the offset of the first record that has it; some brokers name the last in that record's batch.
         Brokers before 3.0 cannot; nor can any with read_committed while that record belongs to an open transaction.
         """
         found = self._look_up(dict.fromkeys(splits, NEWEST))
-        return {split: answer.timestamp for split, answer in found.items()}
+        newest = ((split, answer.timestamp, answer.offset) for split, answer in found.items())
+        return {split: None if at is None else NewestTime(at, offset) for split, at, offset in newest}
 
     def _answered_at_once(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         found = self._admin.list_offsets_at_a_glance(wanted)

@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from watermark_source.contract.stream import EventTimeIndex
-from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split
 from watermark_source.planning.watermark import Millis
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ class BinlogTimeIndex(EventTimeIndex):
         self._searched_to: dict[int, int] = {}
         """By time in milliseconds, the position up to which no transaction is later; the next search begins there."""
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Millis | None]:
+    def newest(self, splits: Set[Split]) -> Mapping[Split, NewestTime | None]:
         """Return the server's time, which is not before the commit of any transaction in the binlog.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
         now = self._status.now() if BINLOG in splits else None
-        return {split: None if now is None or split != BINLOG else Millis(now) for split in splits}
+        return {split: None if now is None or split != BINLOG else NewestTime(Millis(now)) for split in splits}
 
     def first_after(self, limits: Mapping[Split, Millis]) -> Mapping[Split, IndexEntry | None]:
         """Return the first transaction that was committed after each limit, as one entry; snapshots have none.

@@ -17,7 +17,7 @@ from watermark_source.planning.observation import (
     PlanHistory,
 )
 from watermark_source.planning.policy import PlanPolicy
-from watermark_source.planning.split import Split
+from watermark_source.planning.split import NewestTime, Split
 from watermark_source.planning.state import Returning, SplitState, SplitStatus
 from watermark_source.planning.watermark import Millis
 
@@ -63,7 +63,9 @@ def observed(now: Millis, ends: Mapping[Split, int], **changes: Any) -> Observat
 
 
 def observation(log: SimulatedLog, **changes: Any) -> Observation:
-    return observed(**{"now": NOW, "ends": log.ends(), "newest": log.newest(log.splits), **changes})
+    newest = changes.pop("newest", None)
+    times = log.newest(log.splits) if newest is None else {s: NewestTime(at) for s, at in newest.items()}
+    return observed(**{"now": NOW, "ends": log.ends(), "newest": times, **changes})
 
 
 def backlog(

@@ -221,6 +221,16 @@ def test_a_split_whose_newest_row_is_not_known_counts_with_its_first_row() -> No
     assert ends(splits, log, newest={B: Millis(28_799_000)}) == {A: 1, B: 1}
 
 
+def test_a_split_that_begins_behind_its_newest_row_counts_with_the_rows_to_come() -> None:
+    """A query may start behind it, as ``latest`` does where event times are out of order."""
+    log = log_of([28_800_000, 100, 200], range(28_700_000, 28_800_000, 1_000))
+    splits = {A: at(1), B: at(0)}
+    assert limit(splits, log) == Limit(MIN, A)
+    assert ends(splits, log) == {A: 3, B: 1}
+    # As its first row has shown.
+    assert limit({A: at(2, 100), B: at(0)}, log) == Limit(Millis(110), A)
+
+
 def test_a_split_that_does_not_answer_holds_a_group_that_begins() -> None:
     log = log_of([100], range(28_700_000, 28_800_000, 1_000))
     splits = {A: at(0), B: at(1, 28_699_999)}

@@ -16,7 +16,7 @@ from watermark_source.errors import DataLossError, OffsetError
 from watermark_source.planning.disorder import RangeSummary
 from watermark_source.planning.planner import plan, ranges_of
 from watermark_source.planning.policy import Alignment, Idleness, MinimumRows, OnLoss, PlanPolicy
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import NewestTime, Split, SplitRange
 from watermark_source.planning.state import Epoch, SourceState, SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded, ProcessingTime
 from watermark_source.planning.watermark import Millis
@@ -305,7 +305,7 @@ def _calls(count: int) -> int:
         NOW,
         dict.fromkeys(splits, 2_000),
         seen=dict.fromkeys(splits, RangeSummary(Millis(NOW + 5))),
-        newest=dict.fromkeys(splits, Millis(NOW + 9)),
+        newest=dict.fromkeys(splits, NewestTime(Millis(NOW + 9), 1_999)),
     )
     policy = PlanPolicy(idleness=Idleness(timeout=30_000), alignment=Alignment(max_drift=10_000))
     state = SourceState(splits=splits, watermark=NOW)

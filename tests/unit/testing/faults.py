@@ -20,8 +20,9 @@ from tests.unit.testing import full_file_log
 from tests.unit.testing.full_file_log import FullDataSource, FullLog, FullReader, FullSource
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import EarliestOrLatest, Ends
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import NewestTime, Split, SplitRange
 from watermark_source.planning.strategy import Abilities
+from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver import input_partitions, runner
 from watermark_source.spark.driver.run_bounds import InitialOffset
 from watermark_source.spark.markers import markers_between
@@ -230,7 +231,7 @@ def swallowed(self: FullReader, wanted: SplitRange, lines: int) -> None: ...
 
 
 def last_times(self: FullLog, splits: set[Split]) -> Any:
-    return {split: int(self._times(split)[-1]) for split in splits}
+    return {split: NewestTime(Millis(int(self._times(split)[-1]))) for split in splits}
 
 
 def refused(server: str) -> None:

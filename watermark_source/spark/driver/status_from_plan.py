@@ -246,6 +246,7 @@ def _view(of: Outline, facts: PlanFacts, seen: Seen, *, lowest: int, now: Millis
     about = split_facts(split, facts, holds=holds)
     hold = split_hold(split, facts, about)
     end = None if split in facts.growing else seen.plan.observation.logs.ends.get(split)
+    newest = seen.plan.observation.logs.times.newest.get(split)
     return SplitView(
         split=split,
         backlog=SplitBacklog(state.position, end, not facts.policy.on_loss.positions_are_rows),
@@ -260,7 +261,7 @@ def _view(of: Outline, facts: PlanFacts, seen: Seen, *, lowest: int, now: Millis
         holds_back=of.holds_back,
         unobserved=state.position - state.observed,
         quiet=hold.quiet,
-        newest_in_log=seen.plan.observation.logs.times.newest.get(split),
+        newest_in_log=None if newest is None else newest.event_time,
         idle_after=hold.timeout if facts.policy.idleness.learned else None,
         times=None if (times := seen.history.times.get(split)) is None else times.as_of(Millis(now - seen.clock_moved)),
     )

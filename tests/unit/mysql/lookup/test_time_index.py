@@ -10,7 +10,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_search import Committed, FileBegin
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
-from watermark_source.planning.split import IndexEntry, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split
 from watermark_source.planning.watermark import Millis
 
 SECOND = 1_700_000_000
@@ -139,7 +139,7 @@ def test_the_index_has_entries_of_the_binlog_alone(monkeypatch: pytest.MonkeyPat
     limits = {BINLOG: Millis(after(550)), table: Millis(after(550))}
     entry = IndexEntry(position_number(6, 500), Millis(after(0)), 100)
     assert binlog.index().first_after(limits) == {BINLOG: entry, table: None}
-    assert binlog.index().newest(limits.keys()) == {BINLOG: after(5_000), table: None}
+    assert binlog.index().newest(limits.keys()) == {BINLOG: NewestTime(Millis(after(5_000))), table: None}
     assert binlog.index("11.8.9-MariaDB").newest({BINLOG}) == {BINLOG: None}
 
 

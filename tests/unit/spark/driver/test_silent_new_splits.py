@@ -33,7 +33,7 @@ class Preview:
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         newest = self.log.newest({each.split for each in ranges})
-        return {split: time for split, time in newest.items() if time is not None}
+        return {split: at.event_time for split, at in newest.items() if at is not None}
 
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         return {}
