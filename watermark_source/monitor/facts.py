@@ -10,15 +10,18 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text
+from watermark_source.errors import DataLossError
+from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.history import NO_HOLDER
 from watermark_source.monitor.holder import Since, holders_text, holding, since_text, slow_batch
 from watermark_source.monitor.missing_rows import Missing, missing_rows
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks
 from watermark_source.monitor.window_closing import Closing, closing_after_end, next_closing
+from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import NOTABLE, HeldBy, Hold
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_causes import short_time
-from watermark_source.status_model.hold_texts import advice_of, ends_by_itself, holder_name
+from watermark_source.status_model.hold_texts import advice_of, ends_by_itself, holder_name, option_of
 from watermark_source.status_model.source_status import SourceStatus, Status
 
 
@@ -34,6 +37,8 @@ class Fact(NamedTuple):
 
 
 _NO_OPTION: Final = "none is needed"
+_NONE_HELPS: Final = "no option helps"
+_WHILE_ROWS_COME: Final = f"{_NO_OPTION} while rows come"
 
 
 class Seen(NamedTuple):
@@ -69,7 +74,7 @@ def facts_of(of: QueryClocks, why: Diagnosis, seen: Seen, reason: str) -> tuple[
 
 
 def facts_after_end(
-    of: QueryClocks | None, at: int, now: int, *, has_failed: bool, dropped: int = 0
+    of: QueryClocks | None, at: int, now: int, *, batch: int | None, error: Failure | None, dropped: int = 0
 ) -> tuple[Fact, ...]:
     """Return the facts about a query that has ended.
 
@@ -77,25 +82,44 @@ def facts_after_end(
         of: its clocks, as its last batch left them; ``None`` if it had none.
         at: when it ended, milliseconds since 1970-01-01 UTC.
         now: the present.
-        has_failed: whether an error ended it.
+        batch: the last one that it committed.
+        error: what ended it; ``None`` if it was stopped.
         dropped: rows that its operators are known to have dropped.
     """
-    ended, again = "failed" if has_failed else "ended", "start the query again with its checkpoint location"
-    held = None if of is None else of.held
+    held, ended = None if of is None else of.held, "ended" if error is None else "failed"
     then = "" if held is None else f"; {holders_text(held[0])} held the watermark then"
-    lost = Fact("Rows lost", "none", "; none was read")
-    if of is not None:
-        lost = _lost(of, [*missing_rows(of.sources)], dropped)
-    if has_failed:
-        read = f" for rows that were not read; of those that were: {lost.value}{lost.about}"
-        lost = lost._replace(value="see the error", about=read)
     when = f"the query {ended} at {short_time(at, now)} ({age_text(max(0, now - at))} ago)"
     return (
         Fact("Held by", NO_HOLDER, f"; {when}{then}"),
         _closing(closing_after_end(of, now)),
-        Fact("Option", "see the error", f"; then {again}") if has_failed else Fact("Option", _NO_OPTION, f"; {again}"),
-        lost,
+        _option_after_end(of, batch, error),
+        _lost_by_end(of, error, dropped),
     )
+
+
+def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure | None) -> Fact:
+    again = "start the query again with its checkpoint location"
+    if batch is not None:
+        again += f": it goes on with batch {count_text(batch + 1)}"
+    if error is not None and error.own:
+        return Fact("Option", "see the error", f", which states what to do; then {again}")
+    if error is not None:
+        again = f"once the cause of the error is gone, {again}"
+    if of is None:
+        return Fact("Option", _NO_OPTION, f"; {again}")
+    return _option(of, None, tuple(missing_rows(of.sources)), again)
+
+
+def _lost_by_end(of: QueryClocks | None, error: Failure | None, dropped: int) -> Fact:
+    lost = Fact("Rows lost", "none", "; none was read")
+    if of is not None:
+        lost = _lost(of, tuple(missing_rows(of.sources)), dropped)
+    if error is None:
+        return lost
+    if error.own == DataLossError.__name__:
+        read = f" for rows that were not read; of those that were: {lost.value}{lost.about}"
+        return lost._replace(value="see the error", about=read)
+    return lost._replace(about=f"{lost.about}; the batch that failed is repeated from the checkpoint")
 
 
 def _closing(of: Closing) -> Fact:
@@ -136,16 +160,25 @@ def _apart(of: QueryClocks) -> str:
     return f"all {count_text(len(views), 'active partition')} are within {spread} of each other"
 
 
-def _option(of: QueryClocks, why: Diagnosis, missing: Sequence[Missing]) -> Fact:
-    """Return which option would move the watermark on, and which would keep rows from being late."""
-    held, value, about = of.held, _NO_OPTION, _WITHOUT_HOLDER.get(why.verdict, "")
+def _option(of: QueryClocks, why: Diagnosis | None, missing: Sequence[Missing], again: str = "") -> Fact:
+    """Return which option would move the watermark on, and which would keep rows from being late.
+
+    Args:
+        of: the clocks of the query.
+        why: its diagnosis; ``None`` of one that has ended.
+        missing: its rows that are not where they should be.
+        again: how to start one again that has ended.
+    """
+    held, value, about = of.held, _NO_OPTION, "" if why is None else _WITHOUT_HOLDER.get(why.verdict, "")
     if of.unfollowed is not None:
-        value, about = "none helps", "; the query has to follow the watermark of its sources"
+        value, about = _NONE_HELPS, "; the query has to follow the watermark of its sources"
     elif held is not None:
-        value, about = _of_holder(*held, is_one=len(of.sources) == 1)
-    elif why.verdict in (DelayVerdict.QUIET, DelayVerdict.ROWS_WAIT):
+        value, about = _of_holder(*held, is_one=len(of.sources) == 1, has_ended=why is None)
+    elif why is not None and why.verdict in (DelayVerdict.QUIET, DelayVerdict.ROWS_WAIT):
         silent = (source for source in of.sources if any(hold.kind.is_silence for hold in source.slowest))
-        about = "".join(f" while rows come; {advice_of(source)}" for source in silent)
+        if to_do := "; ".join(map(advice_of, silent)):
+            value, about = _WHILE_ROWS_COME, f": {to_do}"
+    about += f"; {again}" if again else ""
     others = "; ".join(each.to_do for each in missing if each.to_do and each.to_do not in about)
     if others:
         value = f"{value} for the watermark" if value == _NO_OPTION else value
@@ -159,11 +192,18 @@ _WITHOUT_HOLDER: Final[Mapping[DelayVerdict, str]] = {
 }
 
 
-def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool) -> tuple[str, str]:
+def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool, has_ended: bool) -> tuple[str, str]:
     to_do = advice_of(source)
     if not to_do or ends_by_itself(hold):
-        return _NO_OPTION, f"; {to_do}" if to_do else ""
-    return "", f"{'' if is_one else f'for source {source.source_name}: '}{to_do}"
+        # What ends while the query runs does so once it runs again.
+        return _NO_OPTION, f"; {to_do}" if to_do and not has_ended else ""
+    value = option_of(hold, source.words) or _NONE_HELPS
+    has_no_later = hold.is_last if hold.kind.is_silence else hold.kind is HoldKind.LEFT_OUT and not hold.follows_group
+    if hold.by in (HeldBy.SOURCE, HeldBy.WRITER):
+        value = f"{_NO_OPTION} here"
+    elif has_no_later and not has_ended:
+        value = _WHILE_ROWS_COME
+    return value, f"{'' if is_one else f' for source {source.source_name}'}: {to_do}"
 
 
 def _lost(of: QueryClocks, missing: Sequence[Missing], dropped: int) -> Fact:

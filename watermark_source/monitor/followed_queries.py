@@ -11,8 +11,9 @@ from typing import Any
 
 from watermark_source.clock import Clock
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
-from watermark_source.errors import UsageError, shortened
+from watermark_source.errors import UsageError
 from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_checkpoint
+from watermark_source.monitor.failure import failure_of
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
 from watermark_source.monitor.history import ChangeHistory, HolderSpan
 from watermark_source.monitor.holder import slow_committed_batch
@@ -204,12 +205,12 @@ def view_of(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHi
 
 
 def _ended(query: Any) -> str:
-    """Return that a query has ended, and the first line of the error that ended it."""
+    """Return that a query has ended, and the error that ended it."""
     left = "this is how it was left"
     error = query.exception()
     if error is None:
         return f"the query has ended: {left}"
-    return f"the query has failed, and emits nothing more: {shortened(str(error).partition(chr(10))[0])}; {left}"
+    return f"the query has failed, and emits nothing more: {failure_of(str(error)).text.rstrip('.')}; {left}"
 
 
 def _conf(query: Any, name: str, default: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import age_text
 from watermark_source.monitor.facts import Seen
+from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.freshness import NO_FRESHNESS, Freshness
 from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point, holder_spans, until_read
 from watermark_source.monitor.holder import Since, slow_batch
@@ -63,8 +64,8 @@ class Ended(NamedTuple):
     """When, milliseconds since 1970-01-01 UTC."""
     batch: int | None
     """The last batch that it had committed; ``None`` before the first."""
-    error: str | None
-    """The first line of the error that ended it; ``None`` without one."""
+    error: Failure | None
+    """The error that ended it; ``None`` without one."""
     query: QueryView | None = None
     """As its last batch left it; ``None`` if it reported none."""
 
@@ -108,6 +109,7 @@ def page_json(of: Page) -> dict[str, Any]:
         "ended": [
             each._asdict()
             | {
+                "error": None if each.error is None else each.error.text,
                 "sentences": each.verdict(of.at).lines,
                 "query": None if each.query is None else _query_json(each.query, of),
             }

@@ -30,7 +30,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
 from watermark_source.clock import Clock
-from watermark_source.errors import UsageError, WatermarkSourceError, shortened
+from watermark_source.errors import UsageError, WatermarkSourceError
+from watermark_source.monitor.failure import failure_of
 from watermark_source.monitor.followed_queries import FollowedQuery, QueryReader, ended_view, query_view, slow_batch_of
 from watermark_source.monitor.freshness import NO_BATCHES
 from watermark_source.monitor.history import ChangeHistory
@@ -81,7 +82,7 @@ class StatusPage:
 
     The page is at ``/``, complete without JavaScript; ``/events`` sends it to those that are open, ``/status.json``
     has the same for programs, and ``python -m watermark_source watch URL`` for a terminal. It shows no option of a
-    query, and no content of a row.
+    query, and no content of a row but what the error has that ended the query.
 
     Args:
         spark: the session whose queries are shown.
@@ -183,7 +184,7 @@ class _Queries(StatusListener):
         ended = {query.run: query for query in self.queries()}
         super().onQueryTerminated(event)
         if (query := ended.get(str(event.runId))) is not None:
-            error = None if event.exception is None else shortened(event.exception.partition("\n")[0])
+            error = None if event.exception is None else failure_of(event.exception)
             at, reader = self._clock.wall(), self._readers.get(query.run)
             operators = None if reader is None else reader.operators
             view = ended_view(query, str(event.id), operators, at, self._history) if query.sources else None

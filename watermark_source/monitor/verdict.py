@@ -13,6 +13,7 @@ from typing import Final
 
 from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.facts import NOTHING_SEEN, Fact, Seen, facts_after_end, facts_of
+from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.holder import holders_text
 from watermark_source.monitor.open_windows import unfollowed_text
 from watermark_source.monitor.three_clocks import (
@@ -58,7 +59,7 @@ class Verdict:
     reason: Clause = NO_CLAUSE
     """Why, as a clause; empty where there is no cause to name."""
     error: str = ""
-    """The first line of the error that ended it."""
+    """The error that ended it."""
     facts: tuple[Fact, ...] = ()
     """What is asked of each query; empty of none and of several."""
     more: tuple[str, ...] = ()
@@ -102,7 +103,7 @@ def verdict_of(of: QueryClocks, why: Diagnosis, seen: Seen = NOTHING_SEEN) -> Ve
 
 
 def ended_verdict(
-    of: QueryClocks | None, at: int, batch: int | None, error: str | None, now: int, *, dropped: int = 0
+    of: QueryClocks | None, at: int, batch: int | None, error: Failure | None, now: int, *, dropped: int = 0
 ) -> Verdict:
     """Return the verdict on a query that has ended.
 
@@ -110,22 +111,22 @@ def ended_verdict(
         of: its clocks, as its last batch left them.
         at: when it ended, milliseconds since 1970-01-01 UTC.
         batch: the last one that it committed.
-        error: the first line of the error that ended it.
+        error: what ended it; ``None`` if it was stopped.
         now: the present.
         dropped: rows that its operators are known to have dropped.
     """
     after = "before its first batch" if batch is None else f"after batch {count_text(batch)}"
     done = None if of is None else passed_by_operators(of)
-    more = f"The rest of the page is as the query left it at {short_time(at, now)}."
+    more = f"The rest of the page shows how the query left it at {short_time(at, now)}."
     if done is not None and is_moment(done):
-        more = f"Its results are complete up to {short_time(done, now)}. {more}"
+        more = f"Its results were complete up to {short_time(done, now)}. {more}"
     state = State.ENDED if error is None else State.FAILED
     return Verdict(
         state=state,
         word=state.kind,
         where=f"The query {state.kind} {age_text(max(0, now - at))} ago, {after}",
-        error=error or "",
-        facts=facts_after_end(of, at, now, has_failed=error is not None, dropped=dropped),
+        error="" if error is None else error.text,
+        facts=facts_after_end(of, at, now, batch=batch, error=error, dropped=dropped),
         more=(more,),
     )
 

@@ -230,6 +230,11 @@ def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
     return ENGLISH[hold.kind].advice(hold, words, window)
 
 
+def option_of(hold: Hold, words: Words) -> str:
+    """Return the options that its advice is about; empty if none ends it."""
+    return ENGLISH[hold.kind].option.format(event_time=words.event_time or "")
+
+
 def ends_by_itself(hold: Hold) -> bool:
     """Return whether a hold ends while the query runs, without anyone's help: its advice states how."""
     if hold.kind.is_silence:
@@ -348,7 +353,7 @@ def _backlog_advice(hold: Hold, words: Words, _: Waiting) -> str:
 
 def _read_advice(hold: Hold, _: Words, __: Waiting) -> str:
     is_first = hold.kind is HoldKind.PENDING and hold.watermark is None
-    return "the next batch shows its event times" if is_first else "no option helps: its next newer record moves it on"
+    return "the next batch shows its event times" if is_first else "its next newer record alone moves it on"
 
 
 def _open_transaction_advice(_: Hold, words: Words, __: Waiting) -> str:
@@ -376,6 +381,8 @@ class English(NamedTuple):
     """What to write or to do, without a full stop; empty where nothing has to be done."""
     cause: str
     """In the page's headline, in the middle of a sentence: see ``hold_causes`` for the names."""
+    option: str = ""
+    """What the advice is about; ``event_time``: the connector's options of event times. Empty if no option ends it."""
 
 
 ENGLISH: Final[Mapping[HoldKind, English]] = {
@@ -391,6 +398,7 @@ ENGLISH: Final[Mapping[HoldKind, English]] = {
         "{who} {behind}{and_are} paused by the alignment group: {why}{elsewhere}",
         _paused_advice,
         "{who} is paused by its alignment group",
+        "alignmentMaxDrift",
     ),
     HoldKind.OPEN_TRANSACTION: English(
         lambda *_: "its next records are in a transaction that is open",
@@ -398,23 +406,30 @@ ENGLISH: Final[Mapping[HoldKind, English]] = {
         _open_transaction_advice,
         "the next records of {who} are in an open transaction",
     ),
-    HoldKind.SILENT: English(_silent, "{who} {behind}{nothing}", _silent_advice, "{newest}"),
+    HoldKind.SILENT: English(_silent, "{who} {behind}{nothing}", _silent_advice, "{newest}", "idleTimeout"),
     HoldKind.BOUND: English(
         _read,
         "{who} {have} records that late, and {watermarks_are} maxOutOfOrderness ({bound}) behind them",
         lambda *_: "if rows come less late, write a shorter maxOutOfOrderness",
         "{newest}",
+        "maxOutOfOrderness",
     ),
     HoldKind.UNDATED: English(
-        _lacking, "{who} {behind}: {why}", _undated_advice, "no record of {who} has an event time"
+        _lacking, "{who} {behind}: {why}", _undated_advice, "no record of {who} has an event time", "{event_time}"
     ),
     HoldKind.FUTURE: English(
-        _lacking, "{who} {behind}: {why}", _future_advice, "all event times of {who} are too far in the future"
+        _lacking,
+        "{who} {behind}: {why}",
+        _future_advice,
+        "all event times of {who} are too far in the future",
+        "maxFutureSkew",
     ),
     HoldKind.NO_MARKS: English(
         _lacking, "{who} {behind}: {why}", _no_marks_advice, "no record of {who} carries a watermark"
     ),
-    HoldKind.NEVER: English(_never, "{who} {have} {never}", _silent_advice, "{who} has had no record{since} yet"),
+    HoldKind.NEVER: English(
+        _never, "{who} {have} {never}", _silent_advice, "{who} has had no record{since} yet", "idleTimeout"
+    ),
     HoldKind.NO_ANSWER: English(
         lambda *_: "no answer about its log",
         "{who} {behind}, and {logs_do} not answer",
@@ -428,7 +443,7 @@ ENGLISH: Final[Mapping[HoldKind, English]] = {
         "{who} is read first",
     ),
     HoldKind.LEFT_OUT: English(
-        _left_out, "{who} {are} {left_out}", _left_out_advice, "{who} is idle, as all others are"
+        _left_out, "{who} {are} {left_out}", _left_out_advice, "{who} is idle, as all others are", "idleFollows"
     ),
 }
 """A row for each kind. Views decide by the properties of ``HoldKind``, and metrics name the holder alone, so that

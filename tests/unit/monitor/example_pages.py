@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.unit.monitor.example_status import NOON, page, progress_of, source_status, split_view
 from watermark_source.durations import count_text
+from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.history import Change, ChangeKind, Point
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.page_content import Ended, Page, QueryView
@@ -231,7 +232,7 @@ def failed() -> Page:
         "rows, was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped "
         "is then logged)."
     )
-    return page(at=NOW, ended=(Ended("invoices", at, 812, error, shown),))
+    return page(at=NOW, ended=(Ended("invoices", at, 812, Failure(error, "DataLossError"), shown),))
 
 
 def ended() -> Page:

@@ -10,7 +10,7 @@ from tests.unit.monitor.example_pages import PAGES
 from tests.unit.monitor.example_status import KAFKA, NOON
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.three_clocks import diagnose
-from watermark_source.monitor.verdict import verdict_of
+from watermark_source.monitor.verdict import ended_verdict, verdict_of
 from watermark_source.planning.announced import (
     AnnouncedBy,
     AnnouncedTable,
@@ -94,7 +94,7 @@ def test_what_holds_although_all_is_read_states_of_when_its_newest_record_is() -
     assert sentence(held, KAFKA, replace(NOTHING_KNOWN, holds=True)) == (
         "all is read, and its newest record is of 2026-11-21 12:00:00.000 UTC"
     )
-    assert advice(held, KAFKA) == "no option helps: its next newer record moves it on"
+    assert advice(held, KAFKA) == "its next newer record alone moves it on"
     assert sentence(held, KAFKA) == "caught up"
 
 
@@ -265,6 +265,40 @@ def test_that_no_option_is_needed_is_said_of_a_running_query_alone(
     said = option.value == "none is needed" and bool(option.about)
     silence = kind.is_silence and timeout is not None and not is_last
     assert said == (silence or kind in (HoldKind.BACKLOG, HoldKind.SNAPSHOT))
+    ended = ended_verdict(clocks, NOON, 7, None, NOON).facts[2]
+    assert (ended.value == "none is needed") == (said or kind is HoldKind.PAUSED)
+    assert "start the query again with its checkpoint location: it goes on with batch 8" in ended.about
+
+
+FIRST_WORDS = {
+    HoldKind.SILENT: "idleTimeout",
+    HoldKind.NEVER: "idleTimeout",
+    HoldKind.UNDATED: "eventTimeColumn and eventTimeFormat",
+    HoldKind.FUTURE: "maxFutureSkew",
+    HoldKind.BOUND: "maxOutOfOrderness",
+    HoldKind.BACKLOG: "none is needed",
+    HoldKind.SNAPSHOT: "none is needed",
+    HoldKind.PAUSED: "none is needed",
+    HoldKind.LEFT_OUT: "none is needed while rows come",
+}
+
+
+@pytest.mark.parametrize("kind", HoldKind)
+def test_the_first_words_about_an_option_are_the_answer(kind: HoldKind) -> None:
+    (query,) = PAGES["held-back"].queries
+    bare = Hold(name="orders-2", kind=kind, by=HeldBy.READING if kind is HoldKind.SNAPSHOT else HeldBy.SPLIT)
+    for hold, answer in (
+        (bare, FIRST_WORDS.get(kind, "no option helps")),
+        (replace(bare, by=HeldBy.SOURCE, kind=HoldKind.PAUSED), "none is needed here"),
+        (replace(bare, by=HeldBy.WRITER, kind=HoldKind.NEVER), "none is needed here"),
+        (replace(bare, by=HeldBy.SPLIT, kind=HoldKind.LEFT_OUT, follows_group=True), "idleFollows"),
+        (replace(bare, by=HeldBy.SPLIT, kind=HoldKind.SILENT, is_last=True), "none is needed while rows come"),
+    ):
+        source = replace(query.clocks.sources[0], slowest=(hold,), words=KAFKA)
+        clocks = replace(query.clocks, sources=(source,))
+        option = verdict_of(clocks, diagnose(clocks)).facts[2]
+        assert option.value == answer
+        assert "no option" not in option.about
 
 
 @pytest.mark.parametrize("by", [HeldBy.WRITER, HeldBy.SOURCE])

@@ -36,6 +36,8 @@ from tests.unit.monitor.example_status import (
 from watermark_source.command_line import main
 from watermark_source.errors import UsageError
 from watermark_source.monitor.facts import Seen
+from watermark_source.monitor.failure import Failure
+from watermark_source.monitor.followed_queries import _ended
 from watermark_source.monitor.history import MOST_CHANGES, MOST_POINTS, Change, ChangeHistory, ChangeKind, HolderSpan
 from watermark_source.monitor.holder import Since, since_text
 from watermark_source.monitor.open_windows import open_window
@@ -315,6 +317,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
                 "Held by" + "payments (limit of the group) since 12:10:00 (11 s): orders-0 is paused",
                 "closes once the watermark of payments passes 12:09:00, and the limit, 1 min ahead of it, 12:10:00, or",
                 "payments is waited for no more, at 12:11:29",
+                "Option" + "none is needed here: the limit advances once payments does, and the watermark with it",
                 "a longer alignmentMaxDrift lets this source read further ahead of it",
                 "Who held it" + "longest: payments (limit of the group), 11 s",
                 "the group waits for it until its alignmentTimeToLive (2 min) has passed, in 1 min 18 s.",
@@ -340,7 +343,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             "two-sources",
             (
                 "Held by" + "shop-0 of source customers since 12:09:03 (1 min 08 s): nothing to read for 1 min 10 s",
-                'Optionfor source customers: to continue without a silent partition, write .option("idleTimeout",',
+                'OptionidleTimeout for source customers: to continue without a silent partition, write .option("idleTi',
                 "Next window" + "one that ends after 12:08:52 closes once the watermark of shop-0 moves on, or a",
                 "restart with idleTimeout leaves it out",
             ),
@@ -365,14 +368,16 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "Held by" + "nothing; the query ended at 12:06:59 (3 min 12 s ago)",
                 "none closes until the query runs again; 87 rows wait in those that end after 12:06:55",
-                "none is needed; start the query again with its checkpoint location",
+                "none is needed; start the query again with its checkpoint location: it goes on with batch 813",
+                "Its results were complete up to 12:06:55. The rest of the page shows how the query left it at 12:06",
                 "Rows lost" + "none of 488 310 rows read",
             ),
         ),
         (
             "failed",
             (
-                "Option" + "see the error; then start the query again with its checkpoint location",
+                "data was lost: invoices-4 was read only up to 81400",
+                "Option" + "see the error, which states what to do; then start the query again with its checkpoint",
                 "Rows lostsee the error for rows that were not read; of those that were: none of 488 310 rows read",
             ),
         ),
@@ -423,7 +428,7 @@ def test_the_row_that_the_error_of_a_query_names_is_set_off_and_no_other() -> No
     text = Outline(shown).text
     (gone,) = PAGES["failed"].ended
     for other in ("eu.invoices-4", "invoices-4.eu-0", "invoices-40"):
-        text = page_html(replace(PAGES["failed"], ended=(gone._replace(error=f"{other} is gone"),)))
+        text = page_html(replace(PAGES["failed"], ended=(gone._replace(error=Failure(f"{other} is gone")),)))
         assert '<li class="row failed">' not in text
 
 
@@ -444,6 +449,33 @@ def test_of_an_ended_query_it_is_stated_what_waits_for_windows_that_are_open_alo
     ended = gone._replace(error=None, query=held)
     assert str(ended.verdict(NOW).facts[0]).endswith("(3 min 12 s ago); orders-2 held the watermark then")
     assert ("Rows lost", "none", "; none was read") in gone._replace(query=None, error=None).verdict(NOW).facts
+
+
+def test_of_a_query_that_another_error_ended_it_is_stated_how_to_go_on_and_that_no_row_is_lost() -> None:
+    (gone,) = PAGES["failed"].ended
+    failed = gone._replace(error=Failure("ValueError: disk is full"))
+    again = "once the cause of the error is gone, start the query again with its checkpoint location"
+    _, _, option, lost = failed.verdict(NOW).facts
+    assert str(option) == f"Option: none is needed; {again}: it goes on with batch 813"
+    repeated = "the batch that failed is repeated from the checkpoint"
+    assert str(lost) == f"Rows lost: none of 488 310 rows read; {repeated}"
+    _, _, option, lost = failed._replace(batch=None, query=None).verdict(NOW).facts
+    assert str(option) == f"Option: none is needed; {again}"
+    assert str(lost) == f"Rows lost: none; none was read; {repeated}"
+    unreachable = failed._replace(error=Failure("no answer; check the broker", "UnreachableError")).verdict(NOW)
+    assert str(unreachable.facts[2]).startswith("Option: see the error, which states what to do; then start the query")
+    assert str(unreachable.facts[3]).startswith("Rows lost: none of 488 310 rows read; the batch that failed")
+
+
+def test_why_open_has_the_error_that_ended_a_query() -> None:
+    python = "Traceback (most recent call last):\n  File\nValueError: disk is full.\n\n=== Streaming Query ==="
+    left = "this is how it was left"
+    for error, sentence in (
+        (None, f"the query has ended: {left}"),
+        (python, f"the query has failed, and emits nothing more: ValueError: disk is full; {left}"),
+    ):
+        query = SimpleNamespace(exception=lambda error=error: error)
+        assert _ended(query) == sentence
 
 
 def test_an_ended_query_is_started_again_to_end_what_ends_by_itself_while_it_runs() -> None:
@@ -550,7 +582,7 @@ def test_where_no_rows_come_the_options_are_named_by_which_the_last_windows_clos
     silent = replace(source, slowest=(replace(source.slowest[0], kind=HoldKind.SILENT, is_last=True),))
     clocks = replace(shown.clocks, sources=(silent,), rows_at=NOW - 4 * MINUTE, newest=NOW - 4 * MINUTE)
     option = str(verdict_of(clocks, diagnose(clocks)).facts[2])
-    assert option.startswith("Option: none is needed while rows come; no other partition has a later event time")
+    assert option.startswith("Option: none is needed while rows come: no other partition has a later event time")
     assert '.option("finalWatermark", "true") closes all windows at the end of a last run' in option
 
 
@@ -606,6 +638,9 @@ def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None
     assert gone.query is not None
     ended = gone._replace(query=replace(gone.query, dropped=3))
     assert str(ended.verdict(NOW).facts[3]).endswith("were: at least 3 dropped as late, of 488 310 rows read")
+    lost = str(ended._replace(error=Failure("ValueError: disk is full")).verdict(NOW).facts[3])
+    repeated = "the batch that failed is repeated from the checkpoint"
+    assert lost == f"Rows lost: at least 3 dropped as late, of 488 310 rows read; {repeated}"
 
 
 def test_rows_without_an_event_time_are_lost_and_what_to_check_is_said_once() -> None:
@@ -630,7 +665,7 @@ def test_rows_behind_a_watermark_that_is_not_that_of_the_sources_are_lost() -> N
         facts = verdict_of(clocks, diagnose(clocks)).facts
         assert facts[3].value == lost
         assert str(facts[1]).endswith(closes)
-        assert str(facts[2]) == "Option: none helps; the query has to follow the watermark of its sources"
+        assert str(facts[2]) == "Option: no option helps; the query has to follow the watermark of its sources"
 
 
 def test_what_the_first_batch_reads_holds_nothing_back() -> None:
@@ -820,15 +855,20 @@ def test_a_query_that_failed_stays_on_the_page_for_an_hour_with_its_error_unless
     about = {"id": "1d9a4d76-0c0b-4a1c-b6a4-5f0c4d8f0b11", "runId": "7f2d6f0e-6a44-4d0e-9f52-3f5ac5a4a0de"}
     event = progress_of(checkout(), durationMs={"addBatch": 5})
     queries.onQueryProgress(QueryProgressEvent.fromJson({"progress": event}))
-    error = {"exception": "the broker is gone\n\tat org.apache", "errorClassOnException": None}
+    trace = "Traceback (most recent call last):\n  File\nOSError: the broker is gone\n\n\tat org.apache"
+    error = {"exception": trace, "errorClassOnException": None}
     queries.onQueryTerminated(QueryTerminatedEvent.fromJson(about | error))
     (ended,) = queries.page().ended
-    assert (ended.name, ended.batch, ended.error) == ("sales", 7, "the broker is gone")
+    assert (ended.name, ended.batch, ended.error) == ("sales", 7, Failure("OSError: the broker is gone"))
     shown = Outline(page_html(page(ended=(ended._replace(at=NOON),)))).text
     assert "The query failed 5 s ago, after batch 7." in shown
     assert "the broker is gone" in shown
     (shown_ended,) = page_json(page(ended=(ended,)))["ended"]
-    assert (shown_ended["name"], shown_ended["batch"], shown_ended["error"]) == ("sales", 7, "the broker is gone")
+    assert (shown_ended["name"], shown_ended["batch"], shown_ended["error"]) == (
+        "sales",
+        7,
+        "OSError: the broker is gone",
+    )
     assert status_from_json(shown_ended["query"]["sources"][0]) == checkout()
     assert ended.query is not None
     assert ended.query.held_since == {"orders": checkout().at}
@@ -1108,7 +1148,9 @@ def test_watch_prints_the_page_once_where_the_output_is_no_terminal(
 
 
 def test_watch_names_queries_that_have_failed_and_those_that_cannot_be_read() -> None:
-    of = page(ended=(Ended("sales", NOON, 7, "the broker is gone"),), unreadable={"clicks": "of another release"})
+    of = page(
+        ended=(Ended("sales", NOON, 7, Failure("the broker is gone")),), unreadable={"clicks": "of another release"}
+    )
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(_page_picture(json.loads(json.dumps(page_json(of))), console, table=False))
     text = console.export_text().splitlines()

@@ -95,7 +95,7 @@ def test_no_number_or_duration_of_a_sentence_is_torn() -> None:
 
 def test_what_has_no_room_is_counted() -> None:
     query = view(held_back())
-    lines = picture_lines(shown_live(query, ()), 100, 14)
+    lines = picture_lines(shown_live(query, ()), 100, 15)
     assert "and 1 row more" in [line.text for line in lines]
     assert [line.look for line in lines if line.look is not None] == [Look.HOLDS, Look.PAUSED, Look.PAUSED]
 
