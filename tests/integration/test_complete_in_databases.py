@@ -78,6 +78,15 @@ def test_what_is_complete_is_committed_with_the_rows_or_not_at_all(engine: Engin
             publish_in(connection, mark, "counts")
             finish()
             assert complete_until(place) == moment_of(expected)
+    # In autocommit mode the rows are committed by themselves, unless a transaction is begun for both.
+    alone = engine.execution_options(isolation_level="AUTOCOMMIT")
+    with alone.begin() as connection, pytest.raises(UsageError, match="in autocommit mode, and no transaction is open"):
+        publish_in(connection, replace(mark, watermark=MAX), "counts")
+    with alone.connect() as connection:
+        connection.exec_driver_sql("BEGIN")
+        publish_in(connection, mark, "counts")
+        connection.exec_driver_sql("COMMIT")
+    assert complete_until(place) == moment_of(NOON)
     # A batch without rows; and a lower time, which takes nothing back.
     for watermark, expected in ((NOON + 1, NOON + 1), (NOON, NOON + 1), (MAX, MAX)):
         with engine.begin() as connection:

@@ -48,8 +48,9 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
         table: name of the table, by which ``complete_until`` finds it.
 
     Raises:
-        UsageError: the connection is of another kind, the database takes the names for those of another writer, or
-            another query has stated under the same name since this one did in this process.
+        UsageError: the connection is of another kind, or commits each statement by itself; the database takes the
+            names for those of another writer; or another query has stated under the same name since this one did in
+            this process.
         SourceError: the database refuses; the message has the statement that creates the table of the marks.
     """
     driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
@@ -62,6 +63,13 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
     if driver is not connection and not connection.in_transaction():
         # SQLAlchemy knows of no statement of the driver's: it would commit nothing after a batch without rows.
         connection.begin()
+    if _commits_each_statement(driver):
+        raise UsageError(
+            "publish_in was given a connection in autocommit mode, and no transaction is open: each statement is "
+            f"committed by itself, so that the time is not in the transaction of the rows of {table}. Turn autocommit "
+            "off (in SQLAlchemy: another isolation level than AUTOCOMMIT), or begin a transaction before the rows are "
+            "written, and commit it after publish_in"
+        )
     key, until, text = (table, mark.writer), mark.watermark, str(mark)
     try:
         with closing(driver.cursor()) as cursor:
@@ -105,6 +113,22 @@ def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None
         return other
     _found_by[key] = found
     return None
+
+
+def _commits_each_statement(driver: Any) -> bool:
+    """Return whether a connection is in autocommit mode, and has no transaction open."""
+    if (asked := getattr(driver, "get_autocommit", None)) is not None:
+        # pymysql and mysqlclient, whose autocommit is a method, too.
+        commits = bool(asked())
+    elif isinstance(driver, sqlite3.Connection) and driver.isolation_level is None:
+        commits = True
+    else:
+        # sqlite3 has -1 for "by isolation_level", and others no isolation level for the server's own.
+        commits = getattr(driver, "autocommit", False) is True
+    # Of sqlite3, of pymysql (SERVER_STATUS_IN_TRANS), and of psycopg (0: idle).
+    signs = getattr(driver, "in_transaction", False), getattr(driver, "server_status", 0) & 1
+    is_open = any(signs) or bool(getattr(getattr(driver, "info", None), "transaction_status", 0))
+    return commits and not is_open
 
 
 def _paramstyle_of(driver: Any) -> str:

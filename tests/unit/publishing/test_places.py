@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -96,6 +96,43 @@ def test_a_connection_of_sqlalchemy_writes_in_its_transaction(file: Path) -> Non
         connection.commit()
     assert complete_until(place) == moment_of(NOON + 1)
     engine.dispose()
+
+
+def test_a_connection_that_commits_each_statement_is_refused_unless_a_transaction_is_open(file: Path) -> None:
+    """Its rows were committed already: the time would not be in their transaction."""
+    place, refusal = f"sqlite:///{file}#counts", "in autocommit mode, and no transaction is open"
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        with pytest.raises(UsageError, match=refusal):
+            publish_in(connection, MARK, "counts")
+        connection.execute("BEGIN")
+        publish_in(connection, MARK, "counts")
+        assert complete_until(place) is None
+        connection.execute("COMMIT")
+    engine = create_engine(f"sqlite:///{file}", isolation_level="AUTOCOMMIT")
+    with engine.begin() as alchemy, pytest.raises(UsageError, match=refusal):
+        publish_in(alchemy, replace(MARK, watermark=MAX), "counts")
+    engine.dispose()
+    assert complete_until(place) == moment_of(NOON)
+
+
+@pytest.mark.parametrize(
+    ("state", "commits"),
+    [
+        # psycopg, whose connections have an isolation level of None.
+        ({"autocommit": False, "isolation_level": None, "info": SimpleNamespace(transaction_status=0)}, False),
+        ({"autocommit": True, "info": SimpleNamespace(transaction_status=0)}, True),
+        ({"autocommit": True, "info": SimpleNamespace(transaction_status=2)}, False),
+        # pymysql, whose autocommit is a method.
+        ({"autocommit": print, "get_autocommit": lambda: False, "server_status": 0}, False),
+        ({"autocommit": print, "get_autocommit": lambda: True, "server_status": 2}, True),
+        ({"autocommit": print, "get_autocommit": lambda: True, "server_status": 3}, False),
+        # sqlite3 since Python 3.12, by its default.
+        ({"autocommit": -1}, False),
+        ({}, False),
+    ],
+)
+def test_each_driver_has_its_own_sign_of_autocommit(state: dict[str, object], commits: bool) -> None:
+    assert database._commits_each_statement(SimpleNamespace(**state)) is commits
 
 
 @pytest.mark.parametrize("module", ["shop_driver", "shop_driver.connection", "shop.driver.connection"])
