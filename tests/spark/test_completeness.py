@@ -115,6 +115,20 @@ def test_a_checkpoint_that_begins_anew_in_a_file_sinks_folder_is_refused_because
     query.stop()
 
 
+def test_a_folder_without_a_scheme_is_where_spark_takes_it_to_be(streams: Streams) -> None:
+    rows, checkpoint = follow_watermark(streams.load()), f"file:{streams.checkpoint('elsewhere')}"
+    table = streams.sink("elsewhere")
+    streams.spark.conf.set("fs.defaultFS", "hdfs://127.0.0.1:9")
+    try:
+        writer = rows.writeStream.foreachBatch(lambda batch, number: None)
+        query = writer.option("checkpointLocation", checkpoint).start()
+        streams.started.append(query)
+        with pytest.raises(UsageError, match=rf"hdfs://127\.0\.0\.1:9{table}: expected .* write file:{table}; "):
+            publish_completeness(query, table, "windows")
+    finally:
+        streams.spark.conf.unset("fs.defaultFS")
+
+
 @pytest.mark.parametrize("shape", ["windows", pytest.param("rows", marks=pytest.mark.long("windows"))])
 def test_what_a_batch_states_of_a_database_is_in_the_transaction_of_its_rows(
     streams: Streams, tmp_path: Path, shape: str

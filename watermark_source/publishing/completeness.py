@@ -7,8 +7,9 @@ from pathlib import Path
 from pyspark.sql.streaming import StreamingQuery
 
 from watermark_source.errors import UsageError, shortened
+from watermark_source.local_path import with_scheme
 from watermark_source.publishing.announced_query import AnnouncedQuery, announced_query
-from watermark_source.publishing.file_sink import SinkLog, folder_of_sink
+from watermark_source.publishing.file_sink import SinkLog, place_of_sink
 from watermark_source.publishing.folder import Folder
 from watermark_source.publishing.table_target import TableTarget
 from watermark_source.spark.operator_watermarks import execution_of
@@ -28,7 +29,8 @@ def publish_completeness(
 
     Args:
         query: a running query of a Spark Classic session.
-        to: the table's folder: a local path, ``file:``, ``s3:``, ``s3a:`` or ``gs:``.
+        to: the table's folder: a local path, ``file:``, ``s3:``, ``s3a:`` or ``gs:``. As for Spark, a path
+            without a scheme is on its default file system (``fs.defaultFS``).
         writer: name of the query, unique among the writers of the table. It keeps it for life.
         hold: by how much earlier the stated time is, as a duration or in milliseconds: where the event time of a row
             is not the end of its window but its start, and for operators that promise nothing about their rows.
@@ -38,13 +40,16 @@ def publish_completeness(
             over its batches.
         SourceError: the file system refuses. Later trouble is logged, and disturbs nothing.
     """
-    folder, execution = Folder.at(to), execution_of(query)
+    execution = execution_of(query)
+    default = str(execution.sparkSession().sessionState().newHadoopConf().get("fs.defaultFS", "file:///"))
+    folder = Folder.at(with_scheme(to, default))
     checkpoint, sink_log = str(execution.resolvedCheckpointRoot()), None
-    if (written := folder_of_sink(str(execution.sink().toString()))) is not None:
-        if written != folder:
+    if (place := place_of_sink(str(execution.sink().toString()))) is not None:
+        written = with_scheme(place, default)
+        if Folder.at(written) != folder:
             raise UsageError(
-                f'to = {shortened(to)}: the query writes to another folder; write to="{written.path}", or the folder '
-                "as it is in the query's start()"
+                f'to = {shortened(to)}: the query writes to another folder; write to="{written}", or the folder as it '
+                "is in the query's start()"
             )
         sink_log = SinkLog(folder, Folder.at(checkpoint))
     return announced_query(query, [TableTarget(folder, str(query.runId), checkpoint, sink_log)], writer, hold)

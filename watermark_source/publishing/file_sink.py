@@ -15,9 +15,9 @@ _CLOCKS_DIFFER = 1.0
 """Seconds: file systems have times of whole seconds, and a new run of a query begins later than that."""
 
 
-def folder_of_sink(sink: str) -> Folder | None:
-    """Return the folder of Spark's file sink, by the sink's text; ``None`` for another sink."""
-    return Folder.at(sink[len(_SINK) : -1]) if sink.startswith(_SINK) else None
+def place_of_sink(sink: str) -> str | None:
+    """Return the folder of Spark's file sink as its query has it, by the sink's text; ``None`` for another sink."""
+    return sink[len(_SINK) : -1] if sink.startswith(_SINK) else None
 
 
 class SinkLog:

@@ -37,14 +37,16 @@ class Folder:
 
     @classmethod
     def at(cls, place: str | Path) -> Folder:
-        """Return the folder at a path or URI, as Spark takes it; raises ``UsageError``, and ``SourceError``."""
+        """Return the folder at a path of this machine or a URI; raises ``UsageError``, and ``SourceError``."""
         if (local := local_path(place)) is not None:
             return cls(LocalFileSystem(), str(local.absolute()))
         text = str(place)
         if (known := _SCHEMES.get(text.partition(":")[0].lower())) is None:
             raise UsageError(
-                f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole. "
-                "Elsewhere, write the time with the rows: completeness_of in foreachBatch"
+                f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole; "
+                "a path without a scheme is on Spark's fs.defaultFS. For a folder on this machine, here and in the "
+                f"query's start(), write file:{shortened(urlsplit(text).path)}; elsewhere, write the time with the "
+                "rows: completeness_of in foreachBatch"
             )
         try:
             # Spark takes a path as it is written, and pyarrow decodes it.

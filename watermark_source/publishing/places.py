@@ -22,8 +22,8 @@ def complete_until(place: str | Path, writers: Collection[str] = ()) -> dt.datet
     For windows: each window that ends by then is in it. Of several writers the lowest time counts.
 
     Args:
-        place: the table's folder, as in ``publish_completeness``; or the URL of a database with the name of the table,
-            ``sqlite:////data/shop.db#counts``.
+        place: the table's folder, as in ``publish_completeness``, and on this machine without a scheme; or the URL of
+            a database with the name of the table, ``sqlite:////data/shop.db#counts``.
         writers: names of writers that count even before they have written for the first time.
 
     Returns:

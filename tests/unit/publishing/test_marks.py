@@ -5,18 +5,22 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyarrow.fs import LocalFileSystem, _MockFileSystem
 
-from watermark_source import complete_until
+from watermark_source import complete_until, publish_completeness
 from watermark_source.errors import CorruptDataError, UsageError
+from watermark_source.local_path import with_scheme
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, Millis
 from watermark_source.publishing import table_target
-from watermark_source.publishing.file_sink import SinkLog, folder_of_sink
+from watermark_source.publishing.file_sink import SinkLog, place_of_sink
 from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
 from watermark_source.publishing.mark import Mark, decoded, holder_of, moment_of, newest
 from watermark_source.publishing.table_target import TableTarget
@@ -198,8 +202,64 @@ def test_a_place_where_files_are_not_replaced_whole_is_refused() -> None:
     for place in ("hdfs://namenode/lake", "abfss://container@account/lake", "kafka:topic"):
         with pytest.raises(UsageError, match=r"expected a local path, file:, s3:, s3a: or gs:"):
             Folder.at(place)
-    assert folder_of_sink("FileSink[file:/lake/counts]") == Folder.at("/lake/counts")
-    assert folder_of_sink("ForeachBatchSink") is None
+    assert place_of_sink("FileSink[file:/lake/counts]") == "file:/lake/counts"
+    assert place_of_sink("ForeachBatchSink") is None
+
+
+@pytest.mark.parametrize(
+    ("place", "default", "taken"),
+    [
+        ("/lake/counts", "file:///", "/lake/counts"),
+        ("counts", "file:///", "counts"),
+        (Path("/lake/a:b"), "s3a://bucket/", "s3a://bucket/lake/a:b"),
+        ("/lake/counts", "s3a://bucket/data", "s3a://bucket/lake/counts"),
+        ("/lake/counts", "hdfs://namenode:8020", "hdfs://namenode:8020/lake/counts"),
+        ("/lake/counts", "viewfs:///", "viewfs:///lake/counts"),
+        ("file:/lake/counts", "hdfs://namenode", "file:/lake/counts"),
+        ("S3A://other/counts", "hdfs://namenode", "S3A://other/counts"),
+    ],
+)
+def test_a_path_without_a_scheme_is_on_sparks_default_file_system(place: str | Path, default: str, taken: str) -> None:
+    assert with_scheme(place, default) == taken
+
+
+class Execution:
+    """What publishing asks Spark of a query, before it begins."""
+
+    def __init__(self, sink: str, default: str) -> None:
+        conf = {"fs.defaultFS": default}
+        state = SimpleNamespace(newHadoopConf=lambda: conf)
+        self._session = SimpleNamespace(sessionState=lambda: state)
+        self._sink = sink
+
+    def sparkSession(self) -> object:  # noqa: N802 - as Spark has it
+        return self._session
+
+    def sink(self) -> SimpleNamespace:
+        return SimpleNamespace(toString=lambda: self._sink)
+
+    def resolvedCheckpointRoot(self) -> str:  # noqa: N802
+        return "file:/checkpoint"
+
+
+@pytest.mark.parametrize("sink", ["ForeachBatchSink", "FileSink[/lake/counts]", "DeltaSink[/lake/counts]"])
+@pytest.mark.parametrize("default", ["hdfs://namenode:8020", "abfss://lake@account.example.org/"])
+def test_a_folder_that_spark_takes_to_be_elsewhere_is_not_taken_for_one_on_this_machine(
+    sink: str, default: str
+) -> None:
+    query: Any = SimpleNamespace(_jsq=SimpleNamespace(streamingQuery=lambda: Execution(sink, default)))
+    seen = re.escape(f"{default.rstrip('/')}/lake/counts")
+    with pytest.raises(UsageError, match=rf"{seen}: expected .*fs\.defaultFS.* write file:/lake/counts"):
+        publish_completeness(query, "/lake/counts", "hourly")
+    with pytest.raises(UsageError, match=r"counts: .*whole path with its scheme, such as file:/"):
+        publish_completeness(query, "counts", "hourly")
+
+
+def test_the_folder_that_a_sink_writes_is_named_as_it_can_be_written() -> None:
+    execution = Execution("FileSink[file:/lake/other]", "hdfs://namenode")
+    query: Any = SimpleNamespace(_jsq=SimpleNamespace(streamingQuery=lambda: execution))
+    with pytest.raises(UsageError, match='write to="file:/lake/other"'):
+        publish_completeness(query, "file:/lake/counts", "hourly")
 
 
 def test_a_damaged_mark_is_named_and_files_of_others_are_passed_over(tmp_path: Path) -> None:
