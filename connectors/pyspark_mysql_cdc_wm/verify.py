@@ -43,8 +43,9 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
 
     Raises:
         UsageError: the copy lacks a column, or the checkpoint is not one of a query over the table.
-        UnsupportedFormatError: a table without a primary key, a column that cannot be compared, MySQL without GTIDs,
-            or more rows in the binlog since the checkpoint than are compared in memory.
+        UnsupportedFormatError: a table without a primary key, a column that cannot be compared, a row longer than the
+            server's ``max_allowed_packet``, MySQL without GTIDs, or more rows in the binlog since the checkpoint than
+            are compared in memory.
         DataLossError: the server no longer has the binlog since the checkpoint.
         SourceError: the server cannot be reached, or refuses.
     """

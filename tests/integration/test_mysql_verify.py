@@ -22,7 +22,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verify import Verdict
 from pyspark_mysql_cdc_wm.verifying import cutting, pieces
-from pyspark_mysql_cdc_wm.verifying.comparison import compare
+from pyspark_mysql_cdc_wm.verifying.comparison import compare, too_long
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database
@@ -366,6 +366,42 @@ def test_what_a_table_was_before_it_was_altered_is_not_certified(mysql_streams: 
     mysql_streams.run(mysql_streams.source("w", excludeColumns="more"), "one")
     certificate = certified(mysql_streams, "later", "one", table="w", excludeColumns="more")
     assert verify_certified(kept(mysql_streams.result("one")), certificate).accepted
+
+
+def test_a_row_that_the_server_has_no_text_of_is_never_accepted(mysql_streams: MySqlStreams) -> None:
+    """A packet is too short for it, and the server's text of such a value is null or empty."""
+    database, long = mysql_streams.database, 3 * 2**19
+    columns = ("words", "bytes", "doc", "shape")
+    database.run(
+        "CREATE TABLE t (id INT PRIMARY KEY, n INT, words LONGTEXT, bytes LONGBLOB, doc JSON, shape GEOMETRY)",
+        "INSERT INTO t VALUES (1, 1, 'a', 'b', '[]', POINT(1, 1))",
+        f"INSERT INTO t VALUES (2, 2, REPEAT('w', {long}), REPEAT('b', {long}), JSON_ARRAY(REPEAT('d', {long})), "
+        f"ST_GeomFromText(CONCAT('LINESTRING(0 0', REPEAT(',1 1', {long // 16}), ')')))",
+    )
+    mysql_streams.run(mysql_streams.source("t"), "copy")
+    copy = mysql_streams.result("copy").where("marker IS NULL")
+    ((limit,),) = database.run("SELECT @@GLOBAL.max_allowed_packet")
+    assert verified(mysql_streams, copy).accepted
+    fraction = F.expr("IF(id = 2, 1.5, CAST(n AS DECIMAL(9, 1)))")
+    answers = {}
+    try:
+        database.run(f"SET GLOBAL max_allowed_packet = {2**20}")
+        for name in columns:
+            without = F.when(F.col("id") == 1, F.col(name))
+            for damage, damaged in (
+                ("none", copy), ("lacks it", copy.withColumn(name, without)), ("other", copy.withColumn("n", fraction)),
+            ):  # fmt: skip
+                try:
+                    answers[name, damage] = verified(mysql_streams, damaged, columns=f"id,n,{name}").summary
+                except UnsupportedFormatError as error:
+                    answers[name, damage] = str(error)
+            try:
+                answers[name, "certificate"] = str(certified(mysql_streams, name, columns=f"id,n,{name}"))
+            except UnsupportedFormatError as error:
+                answers[name, "certificate"] = str(error)
+    finally:
+        database.run(f"SET GLOBAL max_allowed_packet = {limit}")
+    assert set(answers.values()) == {str(too_long())}, answers
 
 
 def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: SparkSession) -> None:

@@ -73,7 +73,8 @@ class ComparedTable:
                 whole &= value.try_cast(kind).eqNullSafe(given)
             values.append(value.alias(each.name))
         rows = copy.select(*values, whole.alias(_WHOLE))
-        return self.of_rows(rows, pieces, F.expr(f"IF(`{_WHOLE}`, {self.row.spark}, NULL)"))
+        # Not a null, which would equal that of a row that the server has no text of.
+        return self.of_rows(rows, pieces, F.expr(f"IF(`{_WHOLE}`, {self.row.spark}, uuid())"))
 
     def of_rows(self, rows: DataFrame, pieces: Pieces, text: Expression, *others: str) -> DataFrame:
         """Return the same of rows in the stream's types with a text, and others of their columns."""

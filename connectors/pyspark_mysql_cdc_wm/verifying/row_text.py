@@ -32,7 +32,7 @@ class _Texts(NamedTuple):
     """Whether the text may contain any character, so that its length has to be before it."""
 
 
-_CALENDAR_DATE = "IF(DAYOFMONTH({0}) BETWEEN 1 AND DAYOFMONTH(LAST_DAY({0})), %s, NULL)"
+_CALENDAR_DATE = "IF(DAYOFMONTH({0}) BETWEEN 1 AND DAYOFMONTH(LAST_DAY({0})), %s, 'N')"
 """Other dates, such as 2024-02-30, are null in a stream."""
 _DIGITS = _Texts("CAST({0} + 0 AS CHAR)", "CAST({0} AS STRING)")
 _TEXT = _Texts("CONVERT({0} USING utf8mb4)", "{0}", is_free=True)
@@ -53,7 +53,8 @@ _TEXTS: Mapping[ColumnType, _Texts] = {
         "CAST({0} AS STRING)",
     ),
     ColumnType.TIMESTAMP2: _Texts(
-        "CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0}) AS CHAR)", "CAST(unix_micros({0}) AS STRING)"
+        "COALESCE(CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {0}) AS CHAR), 'N')",
+        "CAST(unix_micros({0}) AS STRING)",
     ),
     ColumnType.TIME2: _Texts(
         "CONCAT(IF({0} < TIME'00:00:00', '-', ''), "
@@ -67,7 +68,8 @@ _TEXTS: Mapping[ColumnType, _Texts] = {
         "concat(size({0}), ':', array_join({0}, ',', ','))",
         is_free=True,
     ),
-    ColumnType.JSON: _Texts("CAST({0} AS CHAR)", "{0}", is_free=True),
+    # The column itself is empty, and not null, where it is longer than max_allowed_packet.
+    ColumnType.JSON: _Texts("CAST(JSON_EXTRACT({0}, '$') AS CHAR)", "{0}", is_free=True),
     ColumnType.GEOMETRY: _Texts(
         "CONCAT(ST_SRID({0}), ':', SUBSTR(HEX({0}), 9))",
         # A copy's may lack a part, and is no null then.
@@ -116,9 +118,10 @@ class RowText:
         if len(found) == 1:
             ((name, alone),) = found
             return cls(*(f"COALESCE({side.format(name)}, 'N')" for side in (alone.server, alone.spark)))
-        server = [_part(text.server.format(name), "LENGTH", text) for name, text in found]
-        spark = [_part(text.spark.format(name), "octet_length", text) for name, text in found]
-        return cls(f"CONCAT_WS(',', {', '.join(server)})", f"concat_ws(',', {', '.join(spark)})")
+        # A text that is longer than max_allowed_packet is null, and not the letter of a null: so is the row's then.
+        server = [f"IF({name} IS NULL, 'N', {_part(text.server.format(name), 'LENGTH', text)})" for name, text in found]
+        spark = [f"COALESCE({_part(text.spark.format(name), 'octet_length', text)}, 'N')" for name, text in found]
+        return cls("CONCAT(" + ", ',', ".join(server) + ")", f"concat_ws(',', {', '.join(spark)})")
 
     @property
     def server_digest(self) -> str:
@@ -132,7 +135,7 @@ class RowText:
 
 
 def _part(text: str, length: str, texts: _Texts) -> str:
-    return f"COALESCE(CONCAT({length}({text}), ':', {text}), 'N')" if texts.is_free else f"COALESCE({text}, 'N')"
+    return f"CONCAT({length}({text}), ':', {text})" if texts.is_free else text
 
 
 class Fingerprint(NamedTuple):

@@ -75,8 +75,8 @@ def test_a_text_that_may_contain_commas_has_its_length_before_it() -> None:
     number, text = Column(ColumnType.LONG, name="n"), Column(ColumnType.VARCHAR, name="t", collation=45)
     both = RowText.of([(number, IntegerType()), (text, StringType())], "table shop.t")
     assert both.server == (
-        "CONCAT_WS(',', COALESCE(CAST(`n` + 0 AS CHAR), 'N'), "
-        "COALESCE(CONCAT(LENGTH(CONVERT(`t` USING utf8mb4)), ':', CONVERT(`t` USING utf8mb4)), 'N'))"
+        "CONCAT(IF(`n` IS NULL, 'N', CAST(`n` + 0 AS CHAR)), ',', "
+        "IF(`t` IS NULL, 'N', CONCAT(LENGTH(CONVERT(`t` USING utf8mb4)), ':', CONVERT(`t` USING utf8mb4))))"
     )
     assert RowText.of([(text, StringType())], "table shop.t").spark == "COALESCE(`t`, 'N')"
     # More digits than a decimal of Spark has are a text, of which a copy may have any: the letter of null, for example.
