@@ -197,8 +197,9 @@ def no_watermark() -> Page:
     source = source_status(
         *views, **read(watermark=None, slowest=(hold,), without_holder=NOW - 31 * SECOND, newest=NOW - SECOND)
     )
-    points = [Point(NOW - 240 * SECOND + n * 20 * SECOND, None, n % 9) for n in range(13)]
-    return page(query("orders-by-minute", source, points={"orders": points}), at=NOW)
+    began = NOW - 240 * SECOND
+    points = [Point(began + n * 20 * SECOND, None, n % 8) for n in range(13)]
+    return held(query("orders-by-minute", source, points={"orders": points}, held_since={"orders": began}))
 
 
 def snapshot() -> Page:
