@@ -26,6 +26,8 @@ _SAYS_NOTHING: Final = re.compile(
 )
 _MOST: Final = 1_000
 """Characters: what to do is at the end of a message."""
+_READ: Final = 4 * _MOST
+"""Characters of an error that are looked at, with what is left out before it: some of the patterns take long."""
 
 
 class Failure(NamedTuple):
@@ -39,10 +41,10 @@ class Failure(NamedTuple):
 
 def failure_of(text: str) -> Failure:
     """Return the error out of the text of Spark's exception, or of the event of a query's end."""
-    _, _, trace = text.partition(_TRACEBACK)
-    raised = re.search(r"\n(\S.*)", _BEHIND.split(trace, maxsplit=1)[0].rpartition(_TRACEBACK)[2], re.DOTALL)
-    error = _of_jvm(text) if raised is None else raised[1]
-    error = _STATE.sub("", error)
+    # The last one: a stack of the JVM may be within the text of an error that was the cause of another in Python.
+    _, found, trace = text.rpartition(_TRACEBACK)
+    raised = re.search(r"\n(\S.*)", _BEHIND.split(trace, maxsplit=1)[0], re.DOTALL) if found else None
+    error = _of_jvm(text) if raised is None else _STATE.sub("", raised[1][:_READ])
     own = _OWN.match(error)
     if own is not None:
         return Failure(shortened(error[own.end() :].strip(), _MOST), own[1])
@@ -51,7 +53,7 @@ def failure_of(text: str) -> Failure:
 
 def _of_jvm(text: str) -> str:
     """Return the first error of a chain of causes that says something."""
-    first, *others = text.strip().split("\n")
+    first, *others = (line[:_READ] for line in text.strip().split("\n"))
     chain = [first, *(line.removeprefix(_CAUSE) for line in others if line.startswith(_CAUSE))]
     errors = [_STATE.sub("", error) for error in chain]
     return next((error for error in errors if not _SAYS_NOTHING.fullmatch(error)), errors[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from watermark_source.monitor.failure import Failure, failure_of
@@ -88,6 +90,15 @@ ZeroDivisionError: integer division or modulo by zero
 JVM stacktrace:
 org.apache.spark.api.python.PythonException
 """
+CAUSED_BY_SPARK = f"""{NESTED_PYTHON}\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.read(x.scala:1)
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/opt/job/sink.py", line 70, in write
+    raise UnreachableError("lost the broker; check it") from error
+watermark_source.errors.UnreachableError: lost the broker; check it
+"""
 STAGE = (
     "Job aborted due to stage failure: Task 0 in stage 6.0 failed 4 times, most recent failure: Lost task 0.3 in stage "
     "6.0 (TID 9) (host-1.example executor 1): "
@@ -117,8 +128,9 @@ ZERO = Failure("ZeroDivisionError: integer division or modulo by zero")
         (FOREACH_BATCH, FULL),
         (NESTED, BOOM),
         (NESTED_PYTHON, ZERO),
+        (CAUSED_BY_SPARK, UNREACHABLE),
     ],
-    ids=["reader", "chained", "hook", "foreach-batch", "spark-in-foreach-batch", "python-in-foreach-batch"],
+    ids=["reader", "chained", "hook", "foreach-batch", "spark-in-foreach-batch", "python-in-foreach-batch", "of-spark"],
 )
 def test_of_a_python_error_it_is_the_last_error_of_its_traceback(text: str, failure: Failure) -> None:
     reason = f"{SINK}Reason: " if text.startswith(PROXY) else ""
@@ -153,6 +165,14 @@ def test_of_another_error_it_is_the_first_line_that_says_something(text: str, er
     assert found.text.endswith(error)
     assert "aborted due" not in found.text
     assert "SQLSTATE" not in found.text
+
+
+@pytest.mark.parametrize("piece", [" ", "\n", " SQLSTATE: a", "Job aborted due to stage failure: (TID 1) ("])
+@pytest.mark.parametrize("begin", ["", "Caused by: ", "Traceback (most recent call last):\nValueError: "])
+def test_a_text_of_a_megabyte_is_read_at_once(begin: str, piece: str) -> None:
+    before = time.process_time()
+    failure_of(f"{begin}{piece * (1_000_000 // len(piece))}!")
+    assert time.process_time() - before < 2
 
 
 def test_what_to_do_at_the_end_of_a_long_message_is_kept_and_no_text_is_endless() -> None:
