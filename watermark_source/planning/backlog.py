@@ -203,9 +203,9 @@ class Backlog:
         begins = self.beginnings() if self.looks else {}
         for split in blind:
             at, aim = begins.get(split, self.splits[split].watermark), watermark
-            # With an index the others count with what lies at their logs' ends, where they are not yet.
-            if limit is not None and split == slowest and limit.of_slowest is not None and self.index is None:
-                aim = limit.of_slowest
+            # With an index the others count with what lies at their logs' ends, where they are not yet: if any counts.
+            if limit is not None and split == slowest and limit.of_slowest is not None:
+                aim = limit.of_slowest if self.index is None or limit.of_slowest == MAX else watermark
             if aim == MAX:
                 continue
             drift, size = self.max_drift, self.blind_step
@@ -235,7 +235,13 @@ class Backlog:
         back = self.index.first_after(
             {s: saturating_add(self.strategy.event_time_of(w), -step_span(drift) - 1) for s, w in known.items()}
         )
-        found = {s: self.splits[s].position - e.position for s, e in back.items() if e is not None}
+        found: dict[Split, int] = {}
+        for split, entry in back.items():
+            if entry is not None:
+                is_counted = self.strategy.watermark_of(entry.event_time) <= known[split]
+                # A later row that was passed, perhaps long ago, shows nothing of those behind it.
+                most = MOST_STEP if is_counted else self.blind_step
+                found[split] = min(self.splits[split].position - entry.position, most)
         return {**steps, **{s: rows for s, rows in found.items() if rows > 0}}
 
     def _first_after(self, splits: Set[Split], event_time: Millis) -> Mapping[Split, IndexEntry | None]:

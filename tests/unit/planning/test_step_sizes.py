@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from tests.simulation.driver import START, Driver
-from tests.simulation.log import SimulatedLog
+from tests.simulation.log import Row, SimulatedLog
 from tests.unit.planning.example_states import at
 from watermark_source.planning.backlog import (
+    BLIND_STEP,
     GROWTH,
     LEAST_STEP,
     MOST_STEP,
@@ -22,6 +23,8 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitState
 from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import Millis
+
+DAY = 86_400_000
 
 
 def test_a_range_tells_how_many_rows_span_half_the_drift() -> None:
@@ -115,3 +118,32 @@ def test_a_range_teaches_its_event_time_though_a_bound_that_grows_holds_the_wate
     learning = SplitState(10_000, 0, Millis(START), highest=Millis(START + 1_001))
     read = replace(learning, observed=10_000, highest=Millis(START + 1_001 + 20_000))
     assert with_step(read, learning, 60_000).step == learned_step(None, rows=10_000, advanced=20_000, drift=60_000)
+
+
+def behind_a_later_row(others: int, start: int) -> Driver:
+    """A query on hours of a row a second, whose first split begins far behind a row that is later than all."""
+    log = SimulatedLog(1 + others)
+    for number, split in enumerate(log.splits.values()):
+        split.append(range(START, START + 60_000_000, 1_000))
+        if number:
+            split.expire(start)
+        else:
+            split.rows[0] = Row(0, START + DAY)
+    starts = dict.fromkeys(log.splits, start)
+    return Driver(log, PlanPolicy(alignment=Alignment(max_drift=60_000)), starts=starts)
+
+
+def test_a_row_that_is_later_and_was_passed_tells_nothing_of_a_step() -> None:
+    driver = behind_a_later_row(others=1, start=20_000)
+    for _ in range(8):
+        driver.step()
+    sizes = [len(read) for batch in driver.batches if (read := batch.rows.get(Split("log", 0)))]
+    assert max(sizes) == BLIND_STEP
+    # Half a drift.
+    assert sizes[-1] == 30
+
+
+def test_a_split_that_no_other_waits_for_is_read_at_full_speed_behind_a_later_row() -> None:
+    driver = behind_a_later_row(others=0, start=1_000)
+    assert driver.run() == 3
+    assert sum(len(batch.rows.get(Split("log", 0), ())) for batch in driver.batches) == 59_000
