@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from typing import Any, Final
 
@@ -123,8 +123,11 @@ def _commits_each_statement(driver: Any) -> bool:
     elif isinstance(driver, sqlite3.Connection) and driver.isolation_level is None:
         commits = True
     else:
-        # sqlite3 has -1 for "by isolation_level", and others no isolation level for the server's own.
-        commits = getattr(driver, "autocommit", False) is True
+        commits = False
+        # mysql.connector asks its server: where that fails, the next statement does, too.
+        with suppress(Exception):
+            # sqlite3 has -1 for "by isolation_level", and others no isolation level for the server's own.
+            commits = getattr(driver, "autocommit", False) is True
     # Of sqlite3, of pymysql (SERVER_STATUS_IN_TRANS), and of psycopg (0: idle).
     signs = getattr(driver, "in_transaction", False), getattr(driver, "server_status", 0) & 1
     is_open = any(signs) or bool(getattr(getattr(driver, "info", None), "transaction_status", 0))

@@ -12,6 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -78,6 +79,17 @@ def test_a_mark_is_in_the_transaction_of_the_rows_and_never_goes_back(connection
     connection.commit()
     assert complete_until(url) == moment_of(NOON)
     assert complete_until(url, ["third"]) is None
+
+
+def test_a_driver_that_cannot_ask_its_server_for_its_mode_is_refused_as_by_the_database(file: Path) -> None:
+    class Lost(sqlite3.Connection):
+        def cursor(self, *_: Any) -> Any:
+            raise sqlite3.OperationalError("server has gone away")
+
+        autocommit = property(cursor)
+
+    with closing(sqlite3.connect(file, factory=Lost)) as lost, pytest.raises(SourceError, match="has gone away"):
+        publish_in(lost, MARK, "counts")
 
 
 def test_a_connection_of_sqlalchemy_writes_in_its_transaction(file: Path) -> None:
