@@ -65,24 +65,16 @@ def read_event_times(
     together = [each for each in wanted if each.split not in turns]
     one_by_one = sorted((each for each in wanted if each.split in turns), key=lambda each: turns[each.split])
     micros: dict[Split, Longs] = {}
+    failed: dict[Split, WatermarkSourceError] = {}
+    left_out: set[Split] = set()
     try:
         micros |= _read(reader, together)
     except WatermarkSourceError as error:
         if len(together) == 1:
-            return _apart(reader, one_by_one, micros, {together[0].split: error}, until)
-        one_by_one = [*together, *one_by_one]
-    return _apart(reader, one_by_one, micros, {}, until)
-
-
-def _apart(
-    reader: RangeReader,
-    ranges: Sequence[SplitRange],
-    micros: dict[Split, Longs],
-    failed: dict[Split, WatermarkSourceError],
-    until: float,
-) -> EventTimesRead:
-    left_out: set[Split] = set()
-    for each in ranges:
+            failed[together[0].split] = error
+        else:
+            one_by_one = [*together, *one_by_one]
+    for each in one_by_one:
         if time.monotonic() >= until:
             left_out.add(each.split)
             continue
