@@ -13,7 +13,7 @@ from dataclasses import replace
 from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.axis import axis_of
 from watermark_source.monitor.lanes import Lane, Look
-from watermark_source.monitor.page.figure import Figure
+from watermark_source.monitor.page.figure import figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import row
 from watermark_source.monitor.page.markup import Markup, tag
@@ -75,14 +75,14 @@ def chain_picture(of: Sequence[QueryView], now: int, level: int) -> Markup:
         added = _added(job)
         shown = replace(job, look=Look.HOLDS) if job is slowest else job
         rows.append(row(shown, axis, now, "" if added is None else age_text(added), "added"))
-    figure = Figure(
-        title=" → ".join(job.name for job in jobs),
-        caption="what each job has finished, in event time (UTC)",
-        columns=("job", "", "behind clock", "adds"),
-        wide=Overlay(axis, WIDE, flags),
-        narrow=Overlay(axis, NARROW, flags),
+    return figure(
+        tag(f"h{level}", " → ".join(job.name for job in jobs)),
+        "what each job has finished, in event time (UTC)",
+        ("job", "", "behind clock", "adds"),
+        [Overlay(axis, width, flags) for width in (WIDE, NARROW)],
+        rows,
+        tag("p", _slowest_text(slowest, most, held and held[0]), class_="soft below"),
     )
-    return figure.drawn(rows, level, tag("p", _slowest_text(slowest, most, held and held[0]), class_="soft below"))
 
 
 def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:

@@ -14,7 +14,7 @@ from typing import Final
 from watermark_source.durations import age_text, count_text
 from watermark_source.monitor.axis import Axis, axis_of
 from watermark_source.monitor.lanes import Lane, Look, lanes_of, unread_text
-from watermark_source.monitor.page.figure import Figure
+from watermark_source.monitor.page.figure import figure
 from watermark_source.monitor.page.flags import NARROW, WIDE, Flag
 from watermark_source.monitor.page.lane_svg import key_of, row
 from watermark_source.monitor.page.markup import Markup, tag
@@ -46,14 +46,15 @@ def event_time_picture(of: QueryClocks, level: int, now: str = "now", *, error: 
     shown = [(source, [_marked(lane, error) for lane in lanes_of(source, of.at)]) for source in of.sources]
     lanes = [lane for _, each in shown for lane in each]
     rows = [drawn for source, each in shown for drawn in _rows(source, each, of, axis)]
-    figure = Figure(
-        title=_title(of, lanes),
-        caption=_caption(of.sources),
-        columns=("writer" if of.sources[0].is_announced else of.sources[0].words.split, "", "behind clock", "unread"),
-        wide=_overlay(of, axis, now, WIDE),
-        narrow=_overlay(of, axis, now, NARROW),
+    return figure(
+        tag(f"h{level}", _title(of, lanes)),
+        _caption(of.sources),
+        ("writer" if of.sources[0].is_announced else of.sources[0].words.split, "", "behind clock", "unread"),
+        [_overlay(of, axis, now, width) for width in (WIDE, NARROW)],
+        rows,
+        window_row(of, axis),
+        key_of(lanes),
     )
-    return figure.drawn(rows, level, window_row(of, axis), key_of(lanes))
 
 
 def _marked(lane: Lane, error: str) -> Lane:

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.page.overlay import Overlay
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """What is around the rows of a picture."""
+def figure(
+    title: Markup, caption: str, columns: Sequence[str], over: Sequence[Overlay], rows: Iterable[Markup], *below: Markup
+) -> Markup:
+    """Return the picture.
 
-    title: str
-    caption: str
-    columns: Sequence[str]
-    """Titles: of the names, of the lanes, and of both numbers."""
-    wide: Overlay
-    narrow: Overlay
-
-    def drawn(self, rows: Iterable[Markup], level: int, *below: Markup) -> Markup:
-        """Return the picture. ``level``: of its heading, 2 for ``h2``."""
-        return tag(
-            "figure",
-            tag("figcaption", tag(f"h{level}", self.title), tag("p", self.caption, class_="soft")),
-            tag("div", *(tag("span", title) for title in self.columns), class_="heads", aria_hidden="true"),
-            tag("div", self.wide.drawn(), self.narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
-            *below,
-            class_=f"picture wide-{self.wide.levels} narrow-{self.narrow.levels}",
-        )
+    Args:
+        title: its heading.
+        caption: below the heading.
+        columns: titles: of the names, of the lanes, and of both numbers.
+        over: the rows, on a wide screen and on a narrow one.
+        rows: drawn.
+        below: the rows.
+    """
+    wide, narrow = over
+    return tag(
+        "figure",
+        tag("figcaption", title, tag("p", caption, class_="soft")),
+        tag("div", *(tag("span", each) for each in columns), class_="heads", aria_hidden="true"),
+        tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
+        *below,
+        class_=f"picture wide-{wide.levels} narrow-{narrow.levels}",
+    )
