@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -49,8 +48,12 @@ class FileDatabase:
         if self._file is not None and not self._file.is_in_place:
             self.close()
             raise failures.unanswered(self.location, "its file was removed while open")
-        with self._declared_errors():
+        try:
             return self._open().execute(statement, parameters).fetchall()
+        except sqlite3.Error as error:
+            self.close()
+            named = failures.refused if isinstance(error, _REFUSALS) else failures.unanswered
+            raise named(self.location, error) from None
 
     def close(self) -> None:
         """Implement ``Database.close``."""
@@ -66,21 +69,13 @@ class FileDatabase:
             )
             try:
                 failures.create(partial(_set_up, opened), sqlite3.OperationalError)
-                self._file = OpenFile(_path_of(opened))
+                _, _, path = opened.execute("PRAGMA database_list").fetchone()
+                self._file = OpenFile(path)
             except BaseException:
                 opened.close()
                 raise
             self._connection = opened
         return self._connection
-
-    @contextlib.contextmanager
-    def _declared_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            self.close()
-            named = failures.refused if isinstance(error, _REFUSALS) else failures.unanswered
-            raise named(self.location, error) from None
 
 
 def _set_up(connection: sqlite3.Connection) -> None:
@@ -90,12 +85,6 @@ def _set_up(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute(_TABLE)
     connection.execute(_INDEX)
-
-
-def _path_of(connection: sqlite3.Connection) -> str:
-    """Return the absolute path of a connection's file."""
-    _, _, path = connection.execute("PRAGMA database_list").fetchone()
-    return str(path)
 
 
 _PARTS = ("", "-wal", "-shm")
