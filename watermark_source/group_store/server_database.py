@@ -117,7 +117,7 @@ class ServerDatabase:
             with connection.begin_nested():
                 _run(connection, statements.insert(self.dialect), row)
         except IntegrityError:
-            if _run(connection, statements.own_row(), row).first() is None:
+            if _run(connection, statements.OWN_ROW, row).first() is None:
                 raise
             return False
         return True

@@ -8,6 +8,10 @@ from functools import lru_cache
 from watermark_source.planning.group import LONGEST_NAME, MemberStatus
 
 TABLE = "watermark_source_members"
+OWN_ROW = f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
+"""The query for a member's own row."""
+LEAVE = f"DELETE FROM {TABLE} WHERE group_name = :group_name AND member = :member AND writer = :writer"
+"""The statement that deletes a member's row, if it is that of a writer."""
 INDEX = "watermark_source_slowest"
 COMING = "coming"
 """Status of a member that has joined and not reported yet: it does not count as present."""
@@ -88,19 +92,9 @@ def members(dialect: str) -> str:
     return f"SELECT {top}{columns} FROM {TABLE} o WHERE {where} ORDER BY o.seen, o.source{last}"
 
 
-def own_row() -> str:
-    """Return the query for a member's own row."""
-    return f"SELECT member FROM {TABLE} WHERE group_name = :group_name AND member = :member"
-
-
 def listed(members: Iterable[str]) -> str:
     """Return members' names as the parameter ``apart``: those that are not in the lowest watermark of ``others``."""
     return f",{','.join(members)},"
-
-
-def leave() -> str:
-    """Return the statement that deletes a member's row, if it is that of a writer."""
-    return f"DELETE FROM {TABLE} WHERE group_name = :group_name AND member = :member AND writer = :writer"
 
 
 def forget(dialect: str) -> str:
@@ -118,23 +112,21 @@ def _clock(dialect: str) -> str:
     return _CLOCKS.get("mysql" if dialect == "mariadb" else dialect, _STANDARD_CLOCK)
 
 
-def _of_members(dialect: str, expression: str, *where: str) -> str:
-    """Return a subquery over the other members that were seen within their time-to-live."""
-    # A row seen in the future is not alive: the database's clock was set back, and the member writes again within a
-    # second. The bounds are added to the clock, not subtracted from ``seen``: a foreign row may hold any 64-bit number.
-    clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
-    conditions = (
-        "o.group_name = :group_name",
-        "o.member <> :member",
-        f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}",
-        *where,
-    )
-    return f"(SELECT {expression} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
-
-
 def _summary(dialect: str) -> tuple[str, ...]:
+    clock, limit = _clock(dialect), _TIME_TO_LIVE.format(row="o.")
+
     def living(expression: str, *where: str) -> str:
-        return _of_members(dialect, expression, *where)
+        """Return a subquery over the other members that were seen within their time-to-live."""
+        # A row seen in the future is not alive: the database's clock was set back, and the member writes again within
+        # a second. The bounds are added to the clock, not subtracted from ``seen``: a foreign row may hold any 64-bit
+        # number.
+        conditions = (
+            "o.group_name = :group_name",
+            "o.member <> :member",
+            f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}",
+            *where,
+        )
+        return f"(SELECT {expression} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
 
     # REPLACE and LIKE are in every dialect, and a member's name has no character that is special to them.
     is_counted = ":apart NOT LIKE REPLACE('%,#,%', '#', o.member)"
@@ -147,7 +139,7 @@ def _summary(dialect: str) -> tuple[str, ...]:
         living(name, f"o.counts_with = {minimum}", is_counted),
         living("COUNT(*)", f"o.status <> '{COMING}'"),
         living("COUNT(*)", f"o.status = '{COMING}'"),
-        _clock(dialect),
+        clock,
         drift,
         living(name, f"o.max_drift = {drift}"),
         living("MAX(o.watermark)", f"o.status = '{IDLE}'"),

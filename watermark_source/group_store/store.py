@@ -215,7 +215,7 @@ class GroupStore(Store):
     def leave(self, identity: Identity) -> None:
         """Delete a member's row, unless it belongs to another process by now. Raises as ``exchange``."""
         own = {"group_name": identity.group, "member": identity.member, "writer": identity.writer}
-        self._database.rows(statements.leave(), own)
+        self._database.rows(statements.LEAVE, own)
 
     def close(self) -> None:
         """Close the connection; the next call opens a new one."""
