@@ -182,7 +182,7 @@ _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
 )
 _BINARY = StructType([StructField("value", BinaryType())])
-_FIRST_MOMENT, _NEVER = -(2**63), 2**63 - 1
+_FIRST_MOMENT = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,20 +363,25 @@ class TemporalJoinProcessor(StatefulProcessor):
             before = [Version(*version) for version in found or ()]
             after[key] = merged(before, added)
             self._layout.check_taken_back(before, added, after[key], watermark * 1_000)
-        stale = self._write_needed(after, _FIRST_MOMENT)
-        if not stale:
-            return prune
-        self._stale.appendValue((pickle.dumps(list(stale)),))
-        return min(_prune_at(stale), prune or _NEVER)
+        following = self._write_needed(after, _FIRST_MOMENT)
+        return min((each for each in (prune, following) if each is not None), default=None)
 
-    def _write_needed(self, versions: dict[bytes, list[Version]], bound: int) -> dict[bytes, int]:
-        """Write the versions needed after ``bound``; return keys with versions to prune, and their last times."""
+    def _write_needed(self, versions: dict[bytes, list[Version]], bound: int) -> int | None:
+        """Write the versions needed after ``bound``, and note keys with versions to prune; return when to prune them.
+
+        At that watermark half of the keys have versions to drop. So a key is read twice on average at most, and a
+        version far in the future does not delay the others.
+        """
         needed = {key: needed_after(of_key, bound) for key, of_key in versions.items()}
         self._versions.write({key: [tuple(version) for version in kept] for key, kept in needed.items() if kept})
         self._versions.remove(key for key, kept in needed.items() if not kept)
-        return {
+        stale = {
             key: kept[-1].time for key, kept in needed.items() if len(kept) > 1 or (kept and kept[-1].row is None)
         }  # fmt: skip
+        if not stale:
+            return None
+        self._stale.appendValue((pickle.dumps(list(stale)),))
+        return watermark_past(sorted(stale.values())[(len(stale) - 1) // 2])
 
     def _prune(self, bound: int) -> int | None:
         """Drop versions not needed after ``bound``; return the watermark of the next pruning."""
@@ -384,21 +389,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._stale.clear()
         ordered = sorted(keys)
         stored = zip(ordered, self._versions.read(ordered), strict=True)
-        stale = self._write_needed(
-            {key: [Version(*v) for v in versions] for key, versions in stored if versions}, bound
-        )
-        if not stale:
-            return None
-        self._stale.appendValue((pickle.dumps(list(stale)),))
-        return _prune_at(stale)
-
-
-def _prune_at(stale: dict[bytes, int]) -> int:
-    """Return the watermark at which half of the keys have versions to drop.
-
-    So a key is read twice on average at most, and a version far in the future does not delay the others.
-    """
-    return watermark_past(sorted(stale.values())[(len(stale) - 1) // 2])
+        return self._write_needed({key: [Version(*v) for v in versions] for key, versions in stored if versions}, bound)
 
 
 def _as_of(values: Sequence[Any], codes: np.ndarray, probe_times: pa.Array) -> tuple[list[Any], np.ndarray]:
