@@ -145,28 +145,18 @@ class _Tracked:
         return _Tracked(alike, {places.get(each, each): lost for each, lost in self.read.items()})
 
 
-class _Above(NamedTuple):
-    """The properties of the operators below one."""
-
-    declared: SourceTime | None = None
-    """What the source below declares."""
-
-    def below(self, step: Step) -> _Above:
-        """Return the properties below a step."""
-        return _Above(SourceTime.of_plan(step) or self.declared)
-
-    def source(self, leaf: Step) -> SourceTime | None:
-        """Return what a source declares; ``None`` of one of another project."""
-        if leaf.kind == REPRESENTED:
-            # A common table expression that the plan defines nowhere.
-            raise _unseen(leaf)
-        if self.declared is None and leaf.source is not None:
-            raise UsageError(
-                f"{CALLER}: rows of build are read from {leaf.source.name} without follow_watermark, and nothing shows "
-                "whether they are all of its changes. Call it on each source first: "
-                "follow_watermark(a).union(follow_watermark(b))"
-            )
-        return self.declared
+def _source(leaf: Step, declared: SourceTime | None) -> SourceTime | None:
+    """Return what a source declares, which is known from the steps above it; ``None`` of one of another project."""
+    if leaf.kind == REPRESENTED:
+        # A common table expression that the plan defines nowhere.
+        raise _unseen(leaf)
+    if declared is None and leaf.source is not None:
+        raise UsageError(
+            f"{CALLER}: rows of build are read from {leaf.source.name} without follow_watermark, and nothing shows "
+            "whether they are all of its changes. Call it on each source first: "
+            "follow_watermark(a).union(follow_watermark(b))"
+        )
+    return declared
 
 
 def row_paths(plan: Step, constant: Sequence[str]) -> list[Path]:
@@ -183,7 +173,7 @@ def row_paths(plan: Step, constant: Sequence[str]) -> list[Path]:
         UsageError: a source of this project is read without ``follow_watermark``, or the plan shows none.
     """
     alike = frozenset(column.number for column in plan.output if column.name in constant)
-    if paths := list(_paths(in_place(plan), _Tracked(alike, {}), _Above())):
+    if paths := list(_paths(in_place(plan), _Tracked(alike, {}))):
         return paths
     raise _unseen(plan)
 
@@ -228,12 +218,12 @@ def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str
     )
 
 
-def _paths(step: Step, tracked: _Tracked, above: _Above) -> Iterator[Path]:
-    below = above.below(step)
+def _paths(step: Step, tracked: _Tracked, above: SourceTime | None = None) -> Iterator[Path]:
+    below = SourceTime.of_plan(step) or above
     if not step.children:
         known = tracked.alike | {column.number for column in step.output if column.name in _ROWS_ALIKE}
         lost = next((lost for each, lost in tracked.read.items() if each not in known), None)
-        if (source := above.source(step)) is not None:
+        if (source := _source(step, above)) is not None:
             yield Path(source, lost)
     elif step.kind in ("Union", REPRESENTED):
         for part in step.children:
@@ -251,14 +241,14 @@ def _paths(step: Step, tracked: _Tracked, above: _Above) -> Iterator[Path]:
             yield from _lost_in(child, kept, below) if isinstance(kept, Lost) else _paths(child, kept, below)
 
 
-def _lost_in(step: Step, lost: Lost, above: _Above) -> Iterator[Path]:
+def _lost_in(step: Step, lost: Lost, above: SourceTime | None) -> Iterator[Path]:
     """Yield all sources below an operator that loses rows."""
     if not step.children:
-        if (source := above.source(step)) is not None:
+        if (source := _source(step, above)) is not None:
             yield Path(source, lost)
     else:
         for child in step.streams:
-            yield from _lost_in(child, lost, above.below(step))
+            yield from _lost_in(child, lost, SourceTime.of_plan(step) or above)
 
 
 # What each operator does with the columns of interest, or that it may lose rows.
