@@ -52,8 +52,7 @@ class _Context(NamedTuple):
     raw: bool
     day: str | None
     """The day of all watermarks, which rows leave out; ``None`` if they have several days."""
-    waiting: int
-    processing_time: bool
+    status: SourceStatus
 
 
 class _Kind(NamedTuple):
@@ -65,7 +64,7 @@ class _Kind(NamedTuple):
 
 
 def _watermark_cell(view: SplitView, context: _Context) -> str:
-    if context.processing_time:
+    if context.status.processing_time:
         return "the clock"
     return _short(view.watermark, raw=context.raw, day=context.day)
 
@@ -99,7 +98,8 @@ def _drift_cell(view: SplitView) -> str:
 def _holds_back_cell(view: SplitView, context: _Context) -> str:
     if not view.holds_back:
         return ""
-    return f"yes, {context.waiting} wait{'s' if context.waiting == 1 else ''}" if context.waiting else "yes"
+    waiting = context.status.counts.get(Status.PAUSED, 0)
+    return f"yes, {waiting} wait{'s' if waiting == 1 else ''}" if waiting else "yes"
 
 
 _ONLY_IF_ANY = "looked ahead"
@@ -123,12 +123,8 @@ def split_cells(
 ) -> Iterator[list[str]]:
     """Yield the cells of splits in the columns with these titles, each on one line."""
     kinds = {kind.title: kind for kind in _KINDS}
-    context = _context(status, now, day=None)
+    context = _Context(now, raw=False, day=None, status=status)
     return ([kinds[title].cell(view, context) for title in titles] for view in views)
-
-
-def _context(status: SourceStatus, now: int, day: str | None, *, raw: bool = False) -> _Context:
-    return _Context(now, raw, day, status.counts.get(Status.PAUSED, 0), status.processing_time)
 
 
 def layout(
@@ -140,7 +136,7 @@ def layout(
     many splits, the most interesting ones remain. ``now`` is the reader's clock, by default the time of the report;
     ``raw`` shows watermarks as milliseconds.
     """
-    context = _context(status, status.at if now is None else now, _common_day(status), raw=raw)
+    context = _Context(status.at if now is None else now, raw, _common_day(status), status)
     ordered = most_interesting(status.splits, len(status.splits))
     cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)
