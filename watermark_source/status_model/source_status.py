@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import attrgetter
 from typing import Final, NamedTuple, TypeVar
 
 from watermark_source.durations import count_text, format_duration
@@ -453,10 +454,6 @@ def most_interesting(splits: Iterable[_Interesting], n: int) -> list[_Interestin
     return heapq.nsmallest(n, splits, key=_interest)
 
 
-def _by_split(view: SplitView) -> Split:
-    return view.split
-
-
 def _interest(of: Outline | SplitView) -> tuple[bool, bool, int, int, Split]:
     watermark = MIN if of.watermark is None else of.watermark
     return not of.holds_back, of.status is Status.IDLE, watermark, -(of.lag or 0), of.split
@@ -485,7 +482,7 @@ def reported_splits(
     left = sum(outline.lag or 0 for outline in splits)
     counts = Counter(outline.status for outline in splits)
     return ReportedSplits(
-        tuple(sorted(views, key=_by_split)),
+        tuple(sorted(views, key=attrgetter("split"))),
         dict(counts),
         left if positions_are_rows or not left else None,
         _by_status(splits) if len(splits) > REPORTED_SPLITS else {},
