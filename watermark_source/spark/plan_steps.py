@@ -7,7 +7,7 @@ all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import NamedTuple, TypeAlias
@@ -125,12 +125,12 @@ def _in_place(step: Step, defined: dict[int | None, Step]) -> Step:
 
 def both(one: Outcomes, other: Outcomes) -> Outcomes:
     """Return what ``one AND other`` can be."""
-    return _combined(one, other, lambda a, b: False if False in (a, b) else None if None in (a, b) else True)
+    return frozenset(False if False in pair else None if None in pair else True for pair in product(one, other))
 
 
 def either(one: Outcomes, other: Outcomes) -> Outcomes:
     """Return what ``one OR other`` can be."""
-    return _combined(one, other, lambda a, b: True if True in (a, b) else None if None in (a, b) else False)
+    return negated(both(negated(one), negated(other)))
 
 
 def negated(outcomes: Outcomes) -> Outcomes:
@@ -143,7 +143,3 @@ def null_test(is_null: bool | None, *, wanted: bool) -> Outcomes:
     if is_null is None:
         return frozenset({True, False})
     return TRUE if is_null is wanted else FALSE
-
-
-def _combined(one: Outcomes, other: Outcomes, combine: Callable[[Outcome, Outcome], Outcome]) -> Outcomes:
-    return frozenset(combine(a, b) for a, b in product(one, other))
