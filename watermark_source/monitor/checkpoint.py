@@ -86,12 +86,8 @@ def query_of_checkpoint(location: str | Path) -> QueryAt:
         OffsetError: an offset of this project cannot be read.
     """
     folder = _local(location)
-    try:
-        _check(folder)
-        # In this order: a batch that is committed meanwhile counts as committed.
-        batches, commits = _numbers(folder / "offsets"), _numbers(folder / "commits")
-    except OSError as error:
-        raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
+    # In this order: a batch that is committed meanwhile counts as committed.
+    batches, commits = _numbers(folder, "offsets", "commits")
     _json(folder / "metadata", _text(folder / "metadata"))
     if not batches:
         remarks = (f"checkpoint {folder}: its offset log is empty",)
@@ -137,11 +133,7 @@ def planned_state(location: str | Path, format_name: str) -> SourceState:
 
 
 def _last_state(folder: Path, log: str, format_name: str) -> tuple[int, SourceState]:
-    try:
-        _check(folder)
-        batches = _numbers(folder / log)
-    except OSError as error:
-        raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
+    (batches,) = _numbers(folder, log)
     if not batches:
         raise UsageError(f"checkpoint {folder}: no batch was committed yet")
     sources = _batch(folder / "offsets" / str(batches[-1])).sources
@@ -192,9 +184,15 @@ def _check(folder: Path) -> None:
     raise UsageError(f"{folder} is not a checkpoint, it contains {seen}; {_WHAT_IT_IS}{hint}")
 
 
-def _numbers(folder: Path) -> list[int]:
-    # Not by glob, which finds nothing in a folder that may not be read.
-    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal()) if folder.exists() else []
+def _numbers(folder: Path, *logs: str) -> list[list[int]]:
+    """Return the numbers of the batches in each log of a checkpoint, which are read in this order."""
+    try:
+        _check(folder)
+        # Not by glob, which finds nothing in a folder that may not be read.
+        files = [list((folder / log).iterdir()) if (folder / log).exists() else [] for log in logs]
+    except OSError as error:
+        raise UsageError(f"the checkpoint {folder} cannot be read: {error}") from None
+    return [sorted(int(file.name) for file in each if file.name.isdecimal()) for each in files]
 
 
 def _text(file: Path) -> str:
