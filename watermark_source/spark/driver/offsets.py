@@ -158,9 +158,8 @@ def _log_of(state: SourceState) -> tuple[Split, SplitState]:
 def _moved(state: SourceState, by: int) -> SourceState:
     if not by:
         return replace(state, origin=None)
-    split, each = _log_of(state)
-    moved = replace(each, position=each.position + by, observed=each.observed + by)
-    return replace(state, splits={**state.splits, split: moved}, origin=None)
+    _, each = _log_of(state)
+    return _at(state, each.position + by, observed=each.observed + by)
 
 
 def _resumed(state: SourceState, origin: Origin, replicas: Replicas, end: int | None = None) -> SourceState:
