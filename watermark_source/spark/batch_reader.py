@@ -42,8 +42,8 @@ class AlignedBatchReader(DataSourceReader):
         """Look up the ranges and cut them into tasks. Called once for each plan, which may run several times."""
         laid = lay(
             self._definition.late_ranges(),
-            at_least=self._options.tasks.min_partitions,
-            at_most=self._options.tasks.max_records_per_partition,
+            at_least=self._options.min_partitions,
+            at_most=self._options.max_records_per_partition,
         )
         # Without any partition Spark would make one of its own.
         return [BatchPack(pieces) for pieces in laid] or [BatchPack(())]

@@ -30,14 +30,6 @@ class GroupOptions:
     members: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskOptions:
-    """Into how many tasks a batch is cut."""
-
-    min_partitions: int | None
-    max_records_per_partition: int | None
-
-
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
     """Where tasks report to."""
@@ -60,7 +52,8 @@ class EngineOptions:
     asks_for_markers: bool
     """Whether the user has set ``includeMarkers``, and so knows of marker rows."""
     include_late: bool
-    tasks: TaskOptions
+    min_partitions: int | None
+    max_records_per_partition: int | None
     reports: ReportOptions
 
     @classmethod
@@ -107,9 +100,8 @@ class EngineOptions:
             watermark_warning_after=values["watermarkWarningAfter"],
             asks_for_markers=given_text(given, "includeMarkers") is not None,
             include_late=values["includeLate"],
-            tasks=TaskOptions(
-                min_partitions=values["minPartitions"], max_records_per_partition=values["maxRecordsPerPartition"]
-            ),
+            min_partitions=values["minPartitions"],
+            max_records_per_partition=values["maxRecordsPerPartition"],
             reports=ReportOptions(*(values["reportAddress"] or ())),
         )
 

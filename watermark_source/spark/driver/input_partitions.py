@@ -72,15 +72,7 @@ class InputPartitions:
         counts_disorder = strategy.tasks_observe is TasksObserve.DISORDER
         snapshot = snapshot_batch(before, after)
         ranges = self._ranges_since(before, after) if begin_is_known else ranges_of(after)
-        laid = tasks_of(
-            self.connector,
-            ranges,
-            snapshot,
-            relocation,
-            at_least=self.options.tasks.min_partitions,
-            at_most=self.options.tasks.max_records_per_partition,
-            multiple_of=SEGMENT if counts_disorder else 1,
-        )
+        laid = self._laid(ranges, snapshot, relocation, step=SEGMENT if counts_disorder else 1)
         markers = markers_between(before, after) if self.options.policy.sends_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
@@ -119,6 +111,26 @@ class InputPartitions:
         leaves_out = self.connector.positions_are_rows and not self.options.policy.on_loss.fails
         return ranges_of(reaching_back(first, after, self.connector.bounds.earliest_positions if leaves_out else None))
 
+    def _laid(
+        self, ranges: Sequence[SplitRange], snapshot: SnapshotBatch | None, relocation: Relocation | None, *, step: int
+    ) -> list[TaskWork]:
+        """Lay all that a batch reads into tasks, as its source's positions allow; cut only at multiples of ``step``."""
+        connector, at_least = self.connector, self.options.min_partitions
+        if connector.positions_are_rows:
+            at_most = self.options.max_records_per_partition
+            parts = into_tasks(ranges, at_least=at_least, at_most=at_most, multiple_of=step)
+            return [TaskWork(each) for each in parts]
+        chunks = () if snapshot is None else tuple(snapshot.chunks)
+        together = connector.snapshots is not None and connector.snapshots.one_moment
+        of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
+        logs = [each for each in ranges if each.split not in {chunk.split for chunk in chunks}]
+        if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
+            pieces = [Piece(each, each) for each in logs]
+        else:
+            pieces = [piece for each in logs for piece in connector.cutter.pieces(each, at_least)]
+        of_logs = [TaskWork((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
+        return [*of_logs, *map(TaskWork, of_chunks)]
+
 
 class TaskWork(NamedTuple):
     """What of a batch one task reads."""
@@ -126,30 +138,3 @@ class TaskWork(NamedTuple):
     ranges: tuple[SplitRange, ...]
     whole: SplitRange | None = None
     """See ``ReadTask.whole``."""
-
-
-def tasks_of(
-    connector: Connector,
-    ranges: Sequence[SplitRange],
-    snapshot: SnapshotBatch | None,
-    relocation: Relocation | None,
-    *,
-    at_least: int | None,
-    at_most: int | None,
-    multiple_of: int = 1,
-) -> list[TaskWork]:
-    """Lay all that a batch reads into tasks, as its source's positions allow."""
-    if connector.positions_are_rows:
-        return [
-            TaskWork(each) for each in into_tasks(ranges, at_least=at_least, at_most=at_most, multiple_of=multiple_of)
-        ]
-    chunks = () if snapshot is None else tuple(snapshot.chunks)
-    together = connector.snapshots is not None and connector.snapshots.one_moment
-    of_chunks = [chunks] if together and chunks else [(each,) for each in chunks]
-    logs = [each for each in ranges if each.split not in {chunk.split for chunk in chunks}]
-    if connector.cutter is None or (relocation is not None and relocation.left_out is not None):
-        pieces = [Piece(each, each) for each in logs]
-    else:
-        pieces = [piece for each in logs for piece in connector.cutter.pieces(each, at_least)]
-    of_logs = [TaskWork((piece.range,), None if piece.range == piece.whole else piece.whole) for piece in pieces]
-    return [*of_logs, *map(TaskWork, of_chunks)]
