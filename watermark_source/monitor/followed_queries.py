@@ -16,7 +16,7 @@ from watermark_source.monitor.checkpoint import WATERMARK_POLICY, query_of_check
 from watermark_source.monitor.failure import failure_of
 from watermark_source.monitor.freshness import NO_BATCHES, NO_FRESHNESS, Freshness, RecentBatches, committed_at
 from watermark_source.monitor.history import ChangeHistory, HolderSpan
-from watermark_source.monitor.holder import slow_committed_batch
+from watermark_source.monitor.holder import slow_batch
 from watermark_source.monitor.open_windows import OpenWindow, open_window
 from watermark_source.monitor.page_content import QueryView
 from watermark_source.monitor.three_clocks import Diagnosis, QueryClocks, diagnose, moment_of, query_clocks
@@ -336,7 +336,7 @@ def _at_commit(
 def slow_batch_of(query: FollowedQuery) -> HolderSpan | None:
     """Return the batch of a query's last progress event, if results waited for it."""
     clocks = _at_commit(query.progress, tuple(query.sources.values()), query.operators)
-    return None if clocks is None else slow_committed_batch(clocks, diagnose(clocks))
+    return None if clocks is None else slow_batch(clocks, diagnose(clocks), is_committed=True)
 
 
 # All queries that a listener follows.

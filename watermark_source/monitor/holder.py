@@ -28,21 +28,16 @@ def holders_text(source: SourceStatus) -> str:
     return names_text(names) if not source.more_holds else f"{names[0]} and {len(names) - 1 + source.more_holds} more"
 
 
-def slow_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
-    """Return the batch under way if results wait for it; ``None`` if they do not, or something holds the watermark."""
+def slow_batch(of: QueryClocks, why: Diagnosis, *, is_committed: bool = False) -> HolderSpan | None:
+    """Return the batch under way if results wait for it; ``None`` if they do not, or something holds the watermark.
+
+    ``is_committed``: the batch that was committed last instead, by the clocks when it was.
+    """
     batch = of.batch
-    return None if batch is None else _if_slow(batch.number + 1, batch.running, of, why)
-
-
-def slow_committed_batch(of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
-    """Return the batch that was committed last if results waited for it; ``of``: the clocks when it was."""
-    batch = of.batch
-    return None if batch is None else _if_slow(batch.number, batch.lasted, of, why)
-
-
-def _if_slow(number: int, lasted: int | None, of: QueryClocks, why: Diagnosis) -> HolderSpan | None:
-    is_slow = why.verdict is DelayVerdict.BATCH_SLOW and of.held is None
-    if not is_slow or lasted is None or lasted <= TOLERANCE:
+    if batch is None or why.verdict is not DelayVerdict.BATCH_SLOW or of.held is not None:
+        return None
+    number, lasted = (batch.number, batch.lasted) if is_committed else (batch.number + 1, batch.running)
+    if lasted is None or lasted <= TOLERANCE:
         return None
     return HolderSpan(f"batch {count_text(number)}", of.at - lasted, of.at)
 
