@@ -201,7 +201,8 @@ def query_clocks(
     on_time = [source for source in sources if not source.processing_time]
     newest = [min(source.newest, now) for source in on_time if source.newest is not None]
     rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
-    batch = _batch(progress, running)
+    number = executed_batch(progress)
+    batch = None if number is None else ExecutedBatch(number, progress.get("durationMs", {}), running)
     holding = [operator for operator in stateful if operator.get("operatorName") not in _HOLDS_NO_ROWS]
     return QueryClocks(
         at=now,
@@ -240,13 +241,6 @@ def _read_up_to(unread: Unprocessed | None, idle_at: int | None) -> Unprocessed 
     if unread is None or unread.split is not None or idle_at is None:
         return unread
     return replace(unread, arrived=max(unread.arrived, idle_at))
-
-
-def _batch(progress: Mapping[str, Any], running: int | None) -> ExecutedBatch | None:
-    number = executed_batch(progress)
-    if number is None:
-        return None
-    return ExecutedBatch(number, progress.get("durationMs", {}), running)
 
 
 def moment_of(text: str | None) -> int | None:
