@@ -439,7 +439,6 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
 class BuildColumns:
     """The build side's columns by purpose, spelled as in its schema."""
 
-    time: str
     change_type: str | None
     sequence: tuple[str, ...]
     added: tuple[str, ...]
@@ -469,7 +468,7 @@ def columns_of_build(
                 "changes; name columns of numbers, texts of UTF8_BINARY or times in sequence"
             )
     used = {*on, time, kind, *ordered}
-    return BuildColumns(time, kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
+    return BuildColumns(kind, tuple(ordered), tuple(name for name in df.columns if name not in used))
 
 
 def refuse_equal_names(probe: DataFrame, added: Sequence[str]) -> None:
