@@ -136,10 +136,9 @@ def batch_watermarks(
     # To ask for a plan that is not there yet would make it, in a thread that is not the query's.
     if not execution.tracker().phases().contains("planning"):
         return NoWatermark(Why.PLANNING)
-    found: list[OperatorWatermark] = []
     known = before.operators if isinstance(before, BatchWatermarks) else ()
-    _collect(execution.executedPlan(), found, known, is_last=True, is_checked=False, only_last=only_last)
-    batch, operators = int(execution.currentBatchId()), tuple(found)
+    operators = tuple(_operators(execution.executedPlan(), known, only_last=only_last))
+    batch = int(execution.currentBatchId())
     if isinstance(before, BatchWatermarks):
         return replace(before, batch=batch, operators=operators)
     return BatchWatermarks(
@@ -287,27 +286,23 @@ def _has(node: Any, kind: str, method: str) -> bool:
     return _ANSWERS[kind, method]
 
 
-def _collect(
-    node: Any,
-    found: list[OperatorWatermark],
-    known: Sequence[OperatorWatermark],
-    *,
-    is_last: bool,
-    is_checked: bool,
-    only_last: bool,
-) -> None:
-    kind = str(node.getClass().getName())
-    name = kind.rpartition(".")[2]
-    if all(_has(node, kind, method) for method in _WATERMARKS):
-        before = known[len(found)] if len(found) < len(known) else None
-        found.append(_operator(node, kind, before, is_last=is_last, is_checked=is_checked))
-        if only_last:
-            return
-        is_last = is_checked = False
-    elif name == _CHECKED_FUNCTIONS:
-        is_checked = True
-    for child in _inputs(node, name):
-        _collect(child, found, known, is_last=is_last, is_checked=is_checked, only_last=only_last)
+def _operators(plan: Any, known: Sequence[OperatorWatermark], *, only_last: bool) -> Iterator[OperatorWatermark]:
+    before = iter(known)
+
+    def found(node: Any, *, is_last: bool, is_checked: bool) -> Iterator[OperatorWatermark]:
+        kind = str(node.getClass().getName())
+        name = kind.rpartition(".")[2]
+        if all(_has(node, kind, method) for method in _WATERMARKS):
+            yield _operator(node, kind, next(before, None), is_last=is_last, is_checked=is_checked)
+            if only_last:
+                return
+            is_last = is_checked = False
+        elif name == _CHECKED_FUNCTIONS:
+            is_checked = True
+        for child in _inputs(node, name):
+            yield from found(child, is_last=is_last, is_checked=is_checked)
+
+    yield from found(plan, is_last=True, is_checked=False)
 
 
 def _inputs(node: Any, name: str) -> Iterator[Any]:
