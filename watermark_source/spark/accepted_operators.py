@@ -63,18 +63,14 @@ def need_kept_markers(plan: Step) -> None:
     Raises:
         UsageError: names the operator, and what to write instead.
     """
-    _need_one_source(plan)
-    _check(plan)
-
-
-def _need_one_source(plan: Step) -> None:
-    """Refuse several sources below one watermark: Spark would take the highest of their markers."""
+    # Of several sources below one watermark Spark would take the highest of their markers.
     count = len(plan.sources)
     if count > 1:
         raise UsageError(
             f"follow_watermark: the stream is made of {count} sources, and each has a watermark of its own. Call "
             "it on each of them, then unite or join what it returns: follow_watermark(a).union(follow_watermark(b))"
         )
+    _check(plan)
 
 
 def _check(step: Step) -> None:

@@ -97,17 +97,15 @@ class PlanText:
         for line in lines:
             if line.kind == "Project":
                 defined |= projected(_unlisted(line.rest))[1]
-        leaves = [line for line, below in zip(lines, [*lines[1:], None], strict=True) if _is_leaf(line, below)]
+        following = [*(line.depth for line in lines[1:]), 0]
+        leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth]
         columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
         return cls(lines, defined, {column.number: column.name for column in columns})
 
-    def steps(self) -> Step:
-        """Return the plan."""
-        return self._step(0)
-
-    def _step(self, at: int) -> Step:
+    def steps(self, at: int = 0) -> Step:
+        """Return the plan, or the part of it that begins at a line."""
         line = self.lines[at]
-        children = tuple(self._step(each) for each in self._children(at))
+        children = tuple(self.steps(each) for each in self._children(at))
         # A view is printed without the sign of a stream.
         streams = any(child.is_stream for child in children) if children else line.streams
         facts = self._facts(line) if streams else {}
@@ -206,10 +204,6 @@ def _lines(tree: str) -> Iterator[_Line]:
             last.rest += f"\n{text}"
     if last is not None:
         yield last
-
-
-def _is_leaf(line: _Line, below: _Line | None) -> bool:
-    return below is None or below.depth <= line.depth
 
 
 def _without_parentheses(text: str) -> str | None:
