@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.spark.executor.read_batches import observe
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.planning.disorder import BUCKETS, SEGMENT, Counts, bound_of, exact, rows_of, summed
 from watermark_source.planning.range_report import Coverage, cover
@@ -16,7 +17,6 @@ from watermark_source.planning.ranges_per_task import into_tasks
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
 from watermark_source.planning.watermark import Millis
-from watermark_source.spark.executor.event_time_observer import observe
 from watermark_source.spark.read_tasks import beginnings_of
 
 SPLIT = Split("log", 0)

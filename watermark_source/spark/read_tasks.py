@@ -32,13 +32,13 @@ class ReadTask(InputPartition):
     """The work of one task. Everything in it follows from the batch's two offsets, except the address for reports."""
 
     ranges: tuple[SplitRange, ...]
-    markers: tuple[Marker, ...]
-    future_cap: Millis | None
-    clock: Millis | None
+    markers: tuple[Marker, ...] = ()
+    future_cap: Millis | None = None
+    clock: Millis | None = None
     """Event time of every row, with processing-time watermarks."""
-    late_at: Millis | None
+    late_at: Millis | None = None
     """The watermark that the batch begins with: rows at or before it are late."""
-    report_to: ReportAddress | None
+    report_to: ReportAddress | None = None
     snapshot: SnapshotBatch | None = None
     """The state of snapshots that a task needs; ``None`` for a source without snapshots."""
     relocation: Relocation | None = None

@@ -19,7 +19,7 @@ from watermark_source.planning.strategy import TasksObserve
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.logs import Logs
 from watermark_source.spark.driver.report_server import ReportBook, ReportServer
-from watermark_source.spark.executor.event_time_observer import Summing, observe
+from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
 from watermark_source.spark.executor.reading import batches_of
 from watermark_source.spark.options import ReportOptions
 from watermark_source.spark.read_tasks import ReadTask, beginnings_of, expected_logs, have_times
@@ -50,11 +50,8 @@ def reread_task(
         relocation = replace(relocation, floor=Millis(late_at + 1))
     return ReadTask(
         ranges=(wanted,),
-        markers=(),
         future_cap=state.future_cap,
-        clock=None,
         late_at=late_at,
-        report_to=None,
         snapshot=last_batch(state),
         relocation=relocation,
         whole=wanted if by_positions and not positions_are_rows else None,
@@ -88,10 +85,10 @@ class ReadingAgain:
         reader = definition.observing_reader if summing is None else definition.range_reader
         try:
             for part in parts:
-                batches = batches_of(reader, replace(again, ranges=(part,)))
-                self._book.add(
-                    observe(batches, [part], again.future_cap, again.late_at, again.beginnings, summing=summing)
-                )
+                observer = EventTimeObserver([part], again.future_cap, again.late_at, again.beginnings, summing=summing)
+                for batch in batches_of(reader, replace(again, ranges=(part,))):
+                    observer.observe(batch)
+                self._book.add(observer.reports())
         except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
             # The rows were delivered, and can no longer be read, or had another event time then: the next range
             # advances the watermark.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -249,22 +249,6 @@ def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
     buckets = np.searchsorted(BOUNDS_MS, behind)
     counts = np.bincount(buckets, minlength=len(BOUNDS_MS) + 1)
     return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum()))
-
-
-def observe(
-    batches: Iterable[ReadBatch],
-    ranges: Sequence[SplitRange],
-    future_cap: Millis | None,
-    late_at: Millis | None = None,
-    beginnings: Mapping[Split, Beginning] | None = None,
-    *,
-    summing: Summing | None = None,
-) -> list[RangeReport]:
-    """Return the reports of ranges whose batches are read for these alone."""
-    observer = EventTimeObserver(ranges, future_cap, late_at, beginnings, summing=summing)
-    for batch in batches:
-        observer.observe(batch)
-    return observer.reports()
 
 
 def _millis(micros: int | None) -> Millis | None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.spark.executor.read_batches import MICROS, A, B, batch
+from tests.unit.spark.executor.read_batches import MICROS, A, B, batch, observe
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import SEGMENT
 from watermark_source.planning.range_report import LateRows, RangeReport, RowTotals
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing, observe
+from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
 from watermark_source.spark.read_tasks import Beginning
 
 
