@@ -44,7 +44,8 @@ class Membership:
         self._client: HeartbeatClient | None = None
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
-        self._turns = SharedTurns(options.source_name)
+        self.turns = SharedTurns(options.source_name)
+        """What the sources of this query, and of the driver's other queries, have told each other."""
         self._clock = Clock()
         self._complete = False
         """Whether this process has seen as many members as wanted."""
@@ -88,7 +89,7 @@ class Membership:
             return NO_OTHERS
         self.register()
         is_alone = self._client is None and self._is_alone(before, group)
-        self._turns.read(None if is_alone else run, self._local)
+        self.turns.read(None if is_alone else run, self._local)
         if is_alone:
             return NO_OTHERS
         if self._client is None:
@@ -97,7 +98,7 @@ class Membership:
         met_before = before.member is not None
         # Sources that had met had a limit: without one in the offset no member counted.
         last_limit = MAX if met_before and before.limit is None else before.limit
-        found = self._turns.seen(self._client.others(last_limit), last_limit, self._clock.now())
+        found = self.turns.seen(self._client.others(last_limit), last_limit, self._clock.now())
         self._note_drift(found, group)
         if self._client.trouble is not None:
             # No member can join meanwhile.
@@ -122,8 +123,8 @@ class Membership:
             return
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
         report, drift = plan.member, drift_in_force(self._max_drift, plan.observation.others)
-        self._client.publish(report, waits=waits, apart=self._turns.members)
-        self._turns.write(plan, report, self._client.member, self._local, drift)
+        self._client.publish(report, waits=waits, apart=self.turns.members)
+        self.turns.write(plan, report, self._client.member, self._local, drift)
 
     def named(self, state: GroupState) -> GroupState:
         """Return a state with the name of this member."""
@@ -149,17 +150,7 @@ class Membership:
     @property
     def trouble(self) -> str | None:
         """Return why the last known positions of the others may be old, or why others went ahead of this source."""
-        return None if self._client is None else self._client.trouble or self._turns.trouble
-
-    @property
-    def promises_more(self) -> bool:
-        """Whether the other sources of the query count on rows that the last plan has left."""
-        return self._turns.promises_more
-
-    @property
-    def queries(self) -> frozenset[str]:
-        """Ids of the queries of this driver that have other sources in the group."""
-        return self._turns.queries
+        return None if self._client is None else self._client.trouble or self.turns.trouble
 
     @property
     def own_silence(self) -> OwnSilence | None:

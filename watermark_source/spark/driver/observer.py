@@ -282,7 +282,7 @@ class Observer:
             # What else there is to find out would be the same, too.
             return observation
         observation = self._whole(observation, state, limit, last)
-        if announced is None and (last.newest_mattered or self.membership.promises_more):
+        if announced is None and (last.newest_mattered or self.membership.turns.promises_more):
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 
@@ -335,10 +335,6 @@ class Observer:
         """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
         return self.logs.reached(ranges)
 
-    def note(self, planned: Plan) -> None:
-        """Take in the plan made just now: the polls until the next plan depend on it."""
-        self.logs.note(planned)
-
     def close(self) -> None:
         """Ask no more."""
         self.logs.close()
@@ -356,7 +352,7 @@ class Observer:
         if self.announcements is None:
             return None
         found = self.announcements.poll(state, logs, self.policy.future_cap(self.clock.wall()))
-        check_writers(found, self.membership.queries)
+        check_writers(found, self.membership.turns.queries)
         return found
 
     def _comes_with_rows(self, state: SourceState, logs: ObservedLogs, limit: ReadLimit) -> bool:

@@ -168,7 +168,7 @@ class SourceRunner:
             _log.warning("failOnDataLoss is false, so the query continues: %s", loss.text)
         self._end.note(planned, observation.logs)
         self._reports.forget(observation.seen)
-        self._observer.note(planned)
+        self._observer.logs.note(planned)
         self._membership.publish(planned)
         seen = self._seen(planned)
         self._status.note(seen, state)
