@@ -9,18 +9,17 @@ from functools import partial
 from typing import Any
 
 from watermark_source.group_store import failures, statements, store_waits
-from watermark_source.planning.group import LONGEST_NAME
+from watermark_source.group_store.statements import COLUMNS, INDEX, INDEXED, KEY, NULLABLE, TABLE, TEXTS
 
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)
 """Errors of an open database."""
-_NAME = f"VARCHAR({LONGEST_NAME}) NOT NULL"
-_TABLE = f"""
-CREATE TABLE IF NOT EXISTS {statements.TABLE} (
-    group_name {_NAME}, member {_NAME}, writer VARCHAR(32) NOT NULL, source {_NAME}, max_drift BIGINT,
-    status VARCHAR(16) NOT NULL, watermark BIGINT, counts_with BIGINT, time_to_live BIGINT NOT NULL,
-    seen BIGINT NOT NULL, PRIMARY KEY (group_name, member)
-)"""
-_INDEX = f"CREATE INDEX IF NOT EXISTS {statements.INDEX} ON {statements.TABLE} (group_name, counts_with, source)"
+_COLUMNS = (
+    (f"{name} VARCHAR({TEXTS[name]})" if name in TEXTS else f"{name} BIGINT")
+    + ("" if name in NULLABLE else " NOT NULL")
+    for name in COLUMNS
+)
+_TABLE = f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(_COLUMNS)}, PRIMARY KEY ({', '.join(KEY)}))"
+_INDEX = f"CREATE INDEX IF NOT EXISTS {INDEX} ON {TABLE} ({', '.join(INDEXED)})"
 
 
 class FileDatabase:
@@ -31,7 +30,8 @@ class FileDatabase:
     def __init__(self, path: str) -> None:
         self._path = path
         self._connection: sqlite3.Connection | None = None
-        self._file: OpenFile | None = None
+        self._files: tuple[str, list[tuple[int, int] | None]] | None = None
+        """Those that the connection holds open."""
 
     @property
     def location(self) -> str:
@@ -45,7 +45,7 @@ class FileDatabase:
 
     def rows(self, statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Implement ``Database.rows``."""
-        if self._file is not None and not self._file.is_in_place:
+        if self._files is not None and _files_at(self._files[0]) != self._files:
             self.close()
             raise failures.unanswered(self.location, "its file was removed while open")
         try:
@@ -59,7 +59,7 @@ class FileDatabase:
         """Implement ``Database.close``."""
         if self._connection is not None:
             self._connection.close()
-            self._connection = self._file = None
+            self._connection = self._files = None
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -70,7 +70,7 @@ class FileDatabase:
             try:
                 failures.create(partial(_set_up, opened), sqlite3.OperationalError)
                 _, _, path = opened.execute("PRAGMA database_list").fetchone()
-                self._file = OpenFile(path)
+                self._files = _files_at(path)
             except BaseException:
                 opened.close()
                 raise
@@ -92,21 +92,9 @@ _PARTS = ("", "-wal", "-shm")
 and shares nothing with processes that open the path later."""
 
 
-class OpenFile:
-    """Identities of a database's files, taken while a connection holds them open."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._identities = _identities(path)
-
-    @property
-    def is_in_place(self) -> bool:
-        """Whether the path is still that of the same files."""
-        return _identities(self._path) == self._identities
-
-
-def _identities(path: str) -> list[tuple[int, int] | None]:
-    return [_identity(path + part) for part in _PARTS]
+def _files_at(path: str) -> tuple[str, list[tuple[int, int] | None]]:
+    """Return a database's path, with the identities of the files that it is the path of now."""
+    return path, [_identity(path + part) for part in _PARTS]
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -17,6 +17,7 @@ from sqlalchemy import (
     Engine,
     Index,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     create_engine,
@@ -35,25 +36,18 @@ from sqlalchemy.exc import (
 
 from watermark_source.errors import OptionError, SourceError
 from watermark_source.group_store import failures, statements, store_waits
-from watermark_source.group_store.statements import INDEX, TABLE
-from watermark_source.planning.group import LONGEST_NAME
+from watermark_source.group_store.statements import COLUMNS, INDEX, INDEXED, KEY, NULLABLE, TABLE, TEXTS
 
 METADATA = MetaData()
-_NAME = String(LONGEST_NAME)
 MEMBERS = Table(
     TABLE,
     METADATA,
-    Column("group_name", _NAME, primary_key=True),
-    Column("member", _NAME, primary_key=True),
-    Column("writer", String(32), nullable=False),
-    Column("source", _NAME, nullable=False),
-    Column("max_drift", BigInteger),
-    Column("status", String(16), nullable=False),
-    Column("watermark", BigInteger),
-    Column("counts_with", BigInteger),
-    Column("time_to_live", BigInteger, nullable=False),
-    Column("seen", BigInteger, nullable=False),
-    Index(INDEX, "group_name", "counts_with", "source"),
+    *(
+        Column(name, String(TEXTS[name]) if name in TEXTS else BigInteger, nullable=name in NULLABLE)
+        for name in COLUMNS
+    ),
+    PrimaryKeyConstraint(*KEY),
+    Index(INDEX, *INDEXED),
 )
 """One row for each source of a group; ``file_database`` creates the same table in SQLite.
 

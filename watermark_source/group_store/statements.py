@@ -17,6 +17,11 @@ COMING = "coming"
 """Status of a member that has joined and not reported yet: it does not count as present."""
 IDLE = MemberStatus.IDLE.value
 KEY = ("group_name", "member")
+COLUMNS = (*KEY, "writer", "source", "max_drift", "status", "watermark", "counts_with", "time_to_live", "seen")
+TEXTS = {**dict.fromkeys((*KEY, "source"), LONGEST_NAME), "writer": 32, "status": 16}
+"""Columns of text, with their lengths; the others have 64-bit numbers."""
+NULLABLE = ("max_drift", "watermark", "counts_with")
+INDEXED = ("group_name", "counts_with", "source")
 _SOURCE = ("source", "max_drift", "time_to_live")
 _REPORT = ("status", "watermark", "counts_with")
 OWN = (*KEY, "writer", *_SOURCE, *_REPORT)
