@@ -12,7 +12,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from types import TracebackType
 from typing import Any
 
 from watermark_source.clock import Clock
@@ -143,9 +142,7 @@ class LiveStatus:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(_STOP_SECONDS)
         if self._live is not None:
