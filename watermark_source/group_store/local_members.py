@@ -50,10 +50,6 @@ class LocalMembers:
         except OSError:
             return False
 
-    def others(self) -> int:
-        """Return how many other living processes have a file; delete the files of dead ones."""
-        return len(self.texts())
-
     def write(self, text: str) -> None:
         """Replace what the other processes read of this one."""
         written = text.encode(errors="replace").ljust(_LENGTH)

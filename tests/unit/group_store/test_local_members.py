@@ -21,7 +21,7 @@ from pathlib import Path
 from watermark_source.group_store.local_members import LocalMembers
 present = LocalMembers(Path(sys.argv[1]), sys.argv[2])
 present.write(sys.argv[2] * 3)
-print(present.others(), flush=True)
+print(len(present.texts()), flush=True)
 sys.stdin.read()
 present.close()
 """
@@ -42,14 +42,14 @@ def another(folder: Path, group: str = "g") -> Iterator[tuple[subprocess.Popen[s
 
 def test_processes_of_a_group_see_each_other_until_they_leave(tmp_path: Path) -> None:
     own = LocalMembers(tmp_path, "g")
-    assert own.others() == 0
+    assert len(own.texts()) == 0
     with another(tmp_path) as (process, seen), another(tmp_path, "elsewhere") as (_, seen_elsewhere):
-        assert (seen, seen_elsewhere, own.others()) == (1, 0, 1)
+        assert (seen, seen_elsewhere, len(own.texts())) == (1, 0, 1)
         assert own.texts() == ["ggg"]
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
-        assert own.others() == 0
+        assert len(own.texts()) == 0
     own.close()
 
 
@@ -58,19 +58,19 @@ def test_who_was_killed_is_gone_at_once_and_so_is_what_he_left(tmp_path: Path) -
     with another(tmp_path) as (process, _):
         os.kill(process.pid, signal.SIGSTOP)
         # One that is held is there all the same.
-        assert own.others() == 1
+        assert len(own.texts()) == 1
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         (folder,) = tmp_path.iterdir()
         assert len(list(folder.iterdir())) == 2
-        assert own.others() == 0
+        assert len(own.texts()) == 0
         assert len(list(folder.iterdir())) == 1
     own.close()
 
 
 def test_an_earlier_life_of_this_process_is_no_one_else_and_names_say_nothing(tmp_path: Path) -> None:
     own, again = LocalMembers(tmp_path, "../../g"), LocalMembers(tmp_path, "../../g")
-    assert (own.others(), again.others()) == (0, 0)
+    assert (len(own.texts()), len(again.texts())) == (0, 0)
     own.close()
     own.close()
     again.close()

@@ -190,7 +190,7 @@ class Membership:
         return before.member is None or not (driver_folder() / FILE).exists()
 
     def _here(self) -> int:
-        return 0 if self._local is None else self._local.others()
+        return 0 if self._local is None else len(self._local.texts())
 
     def _join(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER
