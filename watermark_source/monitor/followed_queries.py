@@ -246,14 +246,10 @@ class QueryReader:
         self._query = query
         self._tolerance = tolerance
         self._now = Clock().wall if clock is None else clock
-        self._operators: Operators = None
+        self.operators: Operators = None
+        """What its stateful operators stated last."""
         self._asked_after: int | None = None
         """The committed batch after which the operators were asked."""
-
-    @property
-    def operators(self) -> Operators:
-        """What its stateful operators stated last."""
-        return self._operators
 
     @spark_internals()
     def status(self, recent: RecentBatches = NO_BATCHES) -> QueryStatus:
@@ -283,12 +279,12 @@ class QueryReader:
         return QueryStatus(clocks, diagnose(clocks, self._tolerance), recent.freshness(now))
 
     def _asked(self, committed: int | None) -> Operators:
-        if self._asked_after != committed or not isinstance(self._operators, BatchWatermarks):
-            read = read_watermarks(self._query, self._operators)
-            self._operators = newest(self._operators, read, committed)
+        if self._asked_after != committed or not isinstance(self.operators, BatchWatermarks):
+            read = read_watermarks(self._query, self.operators)
+            self.operators = newest(self.operators, read, committed)
             # While Spark plans, the next look asks again.
-            self._asked_after = committed if self._operators is read else None
-        return self._operators
+            self._asked_after = committed if self.operators is read else None
+        return self.operators
 
 
 def _reports(execution: Any) -> Iterable[SourceStatus]:

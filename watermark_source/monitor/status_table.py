@@ -75,10 +75,6 @@ def _short(watermark: int | None, *, raw: bool, day: str | None) -> str:
     return text if day is None else text.removeprefix(f"{day} ")
 
 
-def _end_cell(view: SplitView) -> str:
-    return "?" if view.backlog.end is None else count_text(view.backlog.end)
-
-
 def _since_cell(view: SplitView, context: _Context) -> str:
     return "" if view.since is None else _ago(context.now - view.since)
 
@@ -106,7 +102,7 @@ _ONLY_IF_ANY = "looked ahead"
 _KINDS = (
     _Kind("partition", lambda view, _: str(view.split), 0),
     _Kind("position", lambda view, _: count_text(view.backlog.position), 9, is_number=True),
-    _Kind("end", lambda view, _: _end_cell(view), 8, is_number=True),
+    _Kind("end", lambda view, _: "?" if view.backlog.end is None else count_text(view.backlog.end), 8, is_number=True),
     _Kind("lag", lambda view, _: "?" if view.lag is None else count_text(view.lag), 5, is_number=True),
     _Kind("watermark", _watermark_cell, 2),
     _Kind("status", lambda view, _: view.status.name, 1),

@@ -143,8 +143,12 @@ def parse_report(latest: object) -> SourceStatus | None:
     Raises:
         UsageError: it is a report of this project that is corrupt or of another version.
     """
-    report = _report_in(latest)
-    return None if report is None else status_from_json(report)
+    if isinstance(latest, str):
+        try:
+            latest = json.loads(latest)
+        except ValueError:
+            return None
+    return status_from_json(latest) if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None
 
 
 def late_rows(progress: Mapping[str, Any] | str | None) -> int:
@@ -170,13 +174,3 @@ def event_of(progress: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
         raise UsageError(f"a query's progress is expected as a JSON object; seen: {type(parsed).__name__}")
     event: Mapping[str, Any] = parsed.get("progress", parsed)
     return event
-
-
-def _report_in(latest: object) -> Mapping[str, Any] | None:
-    """Return the report, or ``None`` for the latest offset of another project's source."""
-    if isinstance(latest, str):
-        try:
-            latest = json.loads(latest)
-        except ValueError:
-            return None
-    return latest if isinstance(latest, Mapping) and latest.keys() >= _SIGNATURE else None
