@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -20,12 +19,10 @@ from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER
 from services.containers import Where
 from services.local_server import free_ports
 from services.mysql import MySql, mysql_service
-from services.mysql_local import LocalMySql
 from tests.integration.mysql_binlog import Database, new_database, python_rows, root
 from watermark_source.errors import (
     DataLossError,
     RefusedError,
-    ResponseTimeoutError,
     UnreachableError,
     UnsupportedFormatError,
 )
@@ -292,35 +289,3 @@ def test_rows_that_are_not_whole_are_refused(mysql: MySql) -> None:
         database.run("SET SESSION binlog_row_image = MINIMAL", "UPDATE t SET a = 3")
         with pytest.raises(UnsupportedFormatError, match=r"binlog .*table .* position .*binlog_row_image"):
             list(database.changes("t"))
-
-
-def test_a_waiting_dump_continues_and_a_frozen_or_dead_server_is_noticed() -> None:
-    with mysql_service(where=Where.LOCAL) as server:
-        assert isinstance(server, LocalMySql)
-        with new_database(server) as database:
-            database.run(_TABLE)
-            settings = root(server)
-            dump = BinlogDump(settings, database.since, server_id=77, heartbeat_seconds=0.2, timeout_seconds=5.0)
-            with closing(dump):
-                blocks = dump.blocks()
-                seen: list[int] = []
-                while seen.count(EventType.HEARTBEAT) + seen.count(EventType.HEARTBEAT_V2) < 2:
-                    seen += next(blocks).events[:, TYPE].tolist()
-                database.run(_insert(1, 1))
-                while not _INSERTS & set(seen):
-                    seen += next(blocks).events[:, TYPE].tolist()
-                server.pause()
-                since = time.monotonic()
-                with pytest.raises(ResponseTimeoutError, match="not even a heartbeat"):
-                    for _ in blocks:
-                        pass
-                assert time.monotonic() - since < 60
-                server.resume()
-            with closing(BinlogDump(settings, database.since, server_id=77, timeout_seconds=5.0)) as dump:
-                blocks = dump.blocks()
-                next(blocks)
-                server.kill()
-                with pytest.raises(UnreachableError):
-                    for _ in blocks:
-                        pass
-                server.start()

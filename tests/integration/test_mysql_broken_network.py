@@ -12,9 +12,9 @@ import pytest
 
 from pyspark_mysql_cdc_wm import DefaultSource
 from pyspark_mysql_cdc_wm.binlog.log_position import file_number, position_number
-from pyspark_mysql_cdc_wm.client import login_settings
+from pyspark_mysql_cdc_wm.client import dump, login_settings
 from pyspark_mysql_cdc_wm.client.connection import connected
-from pyspark_mysql_cdc_wm.client.dump import BinlogDump, FilePosition
+from pyspark_mysql_cdc_wm.client.dump import FilePosition
 from pyspark_mysql_cdc_wm.client.dump_range import dumped
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from services.mysql import MySql
@@ -36,9 +36,7 @@ _SECONDS = 1.0
 def short_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_settings, "PATIENCE_SECONDS", _SECONDS)
     shorten(monkeypatch, answer_seconds=_SECONDS, connect_seconds=_SECONDS)
-    defaults = BinlogDump.__init__.__kwdefaults__
-    assert defaults is not None
-    monkeypatch.setitem(defaults, "timeout_seconds", _SECONDS / 2)
+    monkeypatch.setattr(dump, "TIMEOUT_SECONDS", _SECONDS / 2)
 
 
 @pytest.fixture(scope="module")

@@ -28,11 +28,13 @@ from watermark_source.errors import (
 _DUMP, _DUMP_GTID = 0x12, 0x1E
 _LARGEST_POSITION = 2**32 - 1
 _NON_BLOCKING = 1
-_HEARTBEAT_V2 = 2
 _MARIADB_ANNOTATIONS = 2
 _FIRST_POSITION = 4
 _FIRST_ROOM = 8 * 1024 * 1024
 _BLOCK_BYTES = 2 * 1024 * 1024
+_HEARTBEAT_NANOSECONDS = 5_000_000_000
+TIMEOUT_SECONDS = 30.0
+"""Limit in seconds for each wait for bytes of a dump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +68,11 @@ class Block(NamedTuple):
 class BinlogDump:
     """The events of a server's binlog from a position on.
 
-    With ``server_id`` 0 the dump ends at the end of the binlog. With another id it waits for new events; the server
-    ends a dump when another client requests one with the same id.
+    It ends at the end of the binlog, and has the server id 0: the server ends a dump with another id when another
+    client requests one with the same id.
     """
 
-    def __init__(
-        self,
-        settings: LoginSettings,
-        start: FilePosition | bytes,
-        *,
-        server_id: int = 0,
-        check: bool = True,
-        heartbeat_seconds: float = 5.0,
-        timeout_seconds: float = 30.0,
-    ) -> None:
+    def __init__(self, settings: LoginSettings, start: FilePosition | bytes, *, check: bool = True) -> None:
         """Connect and request all events from ``start``, a position or an encoded GTID set, on.
 
         Raises:
@@ -96,14 +89,13 @@ class BinlogDump:
         self._settings = settings
         self._connection: Any = connected(settings)
         try:
-            checksums = self._prepare(heartbeat_seconds)
-            self._request(start, server_id)
+            checksums = self._prepare()
+            self._request(start)
         except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD) as failure:
             self.close()
             raise server_error(failure, settings.where, settings.username) from failure
         connected_socket = self._connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
-        connected_socket.settimeout(timeout_seconds)
-        self._waits = server_id != 0
+        connected_socket.settimeout(TIMEOUT_SECONDS)
         # The server leaves out the transactions of a GTID set, so positions have gaps.
         gaps = not isinstance(start, FilePosition)
         self._walk = PacketWalk(position=self._first_position, checksums=checksums, check=check, gaps=gaps)
@@ -118,25 +110,23 @@ class BinlogDump:
         """Close the socket without COM_QUIT, because the server is still sending."""
         self._connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
-    def _request(self, start: FilePosition | bytes, server_id: int) -> None:
-        flags = _HEARTBEAT_V2 | (0 if server_id else _NON_BLOCKING)
+    def _request(self, start: FilePosition | bytes) -> None:
         if isinstance(start, FilePosition):
             self.file, self._first_position = start.file, start.position
             mariadb = "mariadb" in self._connection.get_server_info().lower()
             # MariaDB leaves out the statements' texts unless asked; a gap could then also be a missing event.
-            flags = flags & _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
-            request = struct.pack("<IHI", start.position, flags, server_id) + start.file.encode()
+            flags = _NON_BLOCKING | (_MARIADB_ANNOTATIONS if mariadb else 0)
+            request = struct.pack("<IHI", start.position, flags, 0) + start.file.encode()
             command = _DUMP
         else:
             self.file, self._first_position = "", _FIRST_POSITION
             # Heartbeats of the first version have in their headers the position up to which events were left out.
-            flags &= _NON_BLOCKING
-            request = struct.pack("<HIIQI", flags, server_id, 0, _FIRST_POSITION, len(start)) + start
+            request = struct.pack("<HIIQI", _NON_BLOCKING, 0, 0, _FIRST_POSITION, len(start)) + start
             command = _DUMP_GTID
         self._connection._execute_command(command, request)  # noqa: SLF001 - PyMySQL has no public name for it
 
     def blocks(self) -> Iterator[Block]:
-        """Yield events as they arrive, until the end of a dump that does not wait.
+        """Yield events as they arrive, until the end of the binlog.
 
         Raises:
             SourceError: the server ended the dump with an error; ``RefusedError`` if the user lacks a privilege.
@@ -175,16 +165,15 @@ class BinlogDump:
 
         It waits only while the server sends without a pause and the buffer has room behind the events.
         """
-        if self._waits or not len(events) or self._buffer.is_full:
+        if not len(events) or self._buffer.is_full:
             return False
         return bool(self._buffer.begin - events[0, START] < _BLOCK_BYTES)
 
-    def _prepare(self, heartbeat_seconds: float) -> bool:
-        nanoseconds = int(heartbeat_seconds * 1e9)
+    def _prepare(self) -> bool:
         with self._connection.cursor() as cursor:
             for spelling in ("source", "master"):
                 cursor.execute(f"SET @{spelling}_binlog_checksum = @@global.binlog_checksum")
-                cursor.execute(f"SET @{spelling}_heartbeat_period = {nanoseconds}")
+                cursor.execute(f"SET @{spelling}_heartbeat_period = {_HEARTBEAT_NANOSECONDS}")
             # Without it MariaDB leaves out GTIDs, and replaces events that an old replica does not know.
             cursor.execute("SET @mariadb_slave_capability = 4")
             cursor.execute("SELECT @@global.binlog_checksum")
