@@ -63,7 +63,7 @@ SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE), COLUMN_TYPE, IS_
        GENERATION_EXPRESSION, PRIVILEGES, COLUMN_KEY
 FROM information_schema.COLUMNS WHERE
 """
-_OF_COLUMN = 10
+_OF_COLUMN = 9
 """Fields of a row that make a ``Column``."""
 _IN_ORDER = "ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"
 _KEYS = """
@@ -313,7 +313,7 @@ def _refuse_ambiguous(table: TableName, name: str, declared: str) -> None:
 
 
 def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName, *, mariadb: bool) -> Column:
-    name, kind, declared, nullable, precision, scale, fraction, octets, collation, extra = row
+    name, kind, declared, nullable, precision, scale, fraction, octets, collation = row
     type_ = COLUMN_TYPES.get(kind)
     if type_ is None:
         raise UnsupportedFormatError(f"table {table} column {name}: the type {declared} is not read; {_LEAVE_OUT}")
@@ -324,10 +324,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
     if declared.endswith("COMPRESSED*/"):
         # MariaDB shows compressed columns by a comment behind the type.
         type_ = COMPRESSED[type_]
-    column = Column(
-        type_, name=name, nullable=nullable == "YES", visible="INVISIBLE" not in str(extra).upper(), size=1,
-        unsigned="unsigned" in declared,
-    )  # fmt: skip
+    column = Column(type_, name=name, nullable=nullable == "YES", size=1, unsigned="unsigned" in declared)
     if type_ in (ColumnType.FLOAT, ColumnType.DOUBLE):
         column = replace(column, size=4 if type_ is ColumnType.FLOAT else 8)
     elif type_ is ColumnType.NEWDECIMAL:

@@ -84,7 +84,6 @@ class Column:
     """Of text, ENUM and SET; 63 is binary."""
     labels: tuple[bytes, ...] | None = None
     """Of ENUM and SET, in the character set of ``collation``."""
-    visible: bool = field(default=True, compare=False)
     hidden: bool = field(default=False, compare=False)
     """Whether the binlog has it and the server does not describe it to the user: the stream leaves it out."""
 

@@ -21,7 +21,7 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 
 _SIGNS, _DEFAULT_COLLATION, _COLLATIONS, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
-_KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS, _VISIBILITY = 8, 9, 10, 11, 12
+_KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS = 8, 9, 10, 11
 
 _NUMERIC = frozenset({*INTEGERS, ColumnType.NEWDECIMAL, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DOUBLE})
 _CHARACTER = frozenset({*STRINGS, *COMPRESSED.values(), ColumnType.VECTOR})
@@ -86,8 +86,6 @@ def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], writer: 
             key = tuple(KeyPart(column) for column in _all(value, Scan.lenenc))
         elif kind == _KEY_WITH_PREFIXES:
             key = tuple(_all(value, lambda scan: KeyPart(scan.lenenc(), scan.lenenc() or None)))
-        elif kind == _VISIBILITY:
-            _put(columns, range(len(columns)), "visible", _bits(value, len(columns)))
     if any(part.column >= len(columns) for part in key or ()):
         raise IndexError(f"a primary key of more columns than there are ({len(columns)})")
     return replace(table, columns=tuple(columns), primary_key=key)
