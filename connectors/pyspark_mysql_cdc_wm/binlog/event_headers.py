@@ -21,8 +21,8 @@ ARTIFICIAL = 0x20
 IGNORABLE = 0x80
 
 # Columns of a table of events, which has one row for each event. STOP is the end of the body, before a checksum.
-START, STOP, TYPE, SECONDS, SERVER, POSITION, FLAGS = range(7)
-EVENT_FIELDS = 7
+START, STOP, TYPE, SECONDS, POSITION, FLAGS = range(6)
+EVENT_FIELDS = 6
 
 _ROTATE_NAME = HEADER_SIZE + 8
 _LOW = 0xFFFFFFFF
@@ -101,7 +101,6 @@ def put_row(events: Word, row: Word, data: Word, at: Word, body: Word, position:
     events[row, STOP] = body
     events[row, TYPE] = byte_at(data, at + 4)
     events[row, SECONDS] = uint32_at(data, at)
-    events[row, SERVER] = uint32_at(data, at + 5)
     events[row, POSITION] = position
     events[row, FLAGS] = uint16_at(data, at + 17)
 

@@ -165,7 +165,6 @@ class Fault(Worded):
     WIDTH = 5, "a row event with another number of columns than its table map"
     VALUE = 6, "a value longer than its row event"
     ROW_OPTIONS = 7, "a row with options that this version does not read (binlog_row_value_options)"
-    ABSENT = 8
     TABLE = 9, "a row event without a table map"
     GTID = 10, "a transaction's identifier (GTID event) that cannot be read"
     UNKNOWN_EVENT = 11, "an event of a type that this version does not read and that must not be ignored"
@@ -173,7 +172,6 @@ class Fault(Worded):
     JSON = 13, "a JSON document that does not fit its value"
     JSON_DEPTH = 14, "a JSON document nested deeper than the server allows (100)"
     TEXT = 15, "text that is not of its column's character set"
-    TIME = 16, "a date or time with an impossible part"
 
 
 _UNSUPPORTED = (Fault.ROW_OPTIONS, Fault.UNKNOWN_EVENT)

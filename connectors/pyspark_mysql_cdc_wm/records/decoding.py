@@ -103,8 +103,6 @@ class RowImages(NamedTuple):
     """``INSERT``, ``UPDATE_BEFORE``, ``UPDATE_AFTER`` or ``DELETE``."""
     events: npt.NDArray[np.int32]
     """Of which of the events that were given each image is."""
-    rows: npt.NDArray[np.int32]
-    """Which row of its event it is; both images of an update have one number."""
     columns: tuple[pa.Array, ...]
 
 
@@ -167,8 +165,8 @@ class TableDecoder:
             UnsupportedFormatError: rows that lack columns, have options that are not known, or values that are refused.
         """
         for located in self._locator.located(data, events, f"{where}, {self._where}"):
-            kinds, sources, rows = located.images.copy()
-            yield RowImages(kinds, sources, rows, tuple(self._built(data, located)))
+            kinds, sources = located.images.copy()
+            yield RowImages(kinds, sources, tuple(self._built(data, located)))
 
     def count(self, data: Bytes, events: Longs, where: str = "binlog") -> int:
         """Return how many images ``decode`` would yield; raises as it does for rows that cannot be."""

@@ -33,8 +33,8 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 """What a row image is, as ``RowKind`` of the table's changelog."""
 
-# A cursor: which event, where in it (0: at its beginning), which of its rows, whether the image after an update is due.
-_EVENT, _AT, _ROW = range(3)
+# A cursor: which event, and where in it (0: at its beginning).
+_EVENT, _AT = range(2)
 
 _PARTIAL = int(EventType.PARTIAL_UPDATE_ROWS)
 _PARTIAL_DOCUMENTS = 1
@@ -164,7 +164,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
     count = widths.shape[0]
     rows = 0
     capacity = starts.shape[1]
-    event, at, index = cursor[_EVENT], cursor[_AT], cursor[_ROW]
+    event, at = cursor[_EVENT], cursor[_AT]
     fault = np.int64(Fault.NONE)
     full = False
     while event < events.shape[0] and not full and fault == 0:
@@ -190,7 +190,6 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
             complete_after = _all_present(data, present + bitmap, count)
         if at == 0:
             at = body
-            index = 0
         first_kind = np.int64(INSERT)
         if update:
             first_kind = np.int64(UPDATE_BEFORE)
@@ -207,7 +206,7 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
             if here <= at:
                 fault = -here if here < 0 else np.int64(Fault.VALUE)
                 break
-            images[0, rows], images[1, rows], images[2, rows] = first_kind, event, index
+            images[0, rows], images[1, rows] = first_kind, event
             rows += 1
             if update:
                 partial = np.int64(0)
@@ -226,14 +225,13 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
                 if here < 0:
                     fault = -here
                     break
-                images[0, rows], images[1, rows], images[2, rows] = UPDATE_AFTER, event, index
+                images[0, rows], images[1, rows] = UPDATE_AFTER, event
                 rows += 1
             at = here
-            index += 1
         if not full and fault == 0:
             event += 1
             at = np.int64(0)
-    cursor[_EVENT], cursor[_AT], cursor[_ROW] = event, at, index
+    cursor[_EVENT], cursor[_AT] = event, at
     return fault, rows
 
 
@@ -248,7 +246,7 @@ class Located(NamedTuple):
     diffs: npt.NDArray[np.uint8]
     """One row a wanted column: 1 where a JSON value is logged as differences to the image before."""
     images: npt.NDArray[np.int32]
-    """Three rows: what the image is (``INSERT`` …), which of the events it is from, which row of that event it is."""
+    """Two rows: what the image is (``INSERT`` …), and which of the events it is from."""
 
 
 class RowLocator:
@@ -277,7 +275,7 @@ class RowLocator:
             np.empty(shape, np.int32),
             np.zeros(shape, np.int32),
             np.zeros(shape, np.uint8),
-            np.empty((3, shape[1]), np.int32),
+            np.empty((2, shape[1]), np.int32),
         )
 
     def located(self, data: Bytes, events: Longs, where: str) -> Iterator[Located]:
@@ -290,7 +288,7 @@ class RowLocator:
         if data.size > _LARGEST:
             raise UnsupportedFormatError(f"{where}: {data.size} bytes of events at once; at most {_LARGEST} are read")
         starts, sizes, diffs, images = self._found
-        cursor = np.zeros(3, np.int64)
+        cursor = np.zeros(2, np.int64)
         while cursor[_EVENT] < len(events):
             fault, rows = _locate(data, events, cursor, *self._columns, *self._found)
             absent = (starts[:, :rows] == _ABSENT).any(axis=1)
