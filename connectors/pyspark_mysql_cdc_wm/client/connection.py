@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 5
 """Limit in seconds of a look-up's wait for a table that another session has locked."""
+_LIMIT_WAITS = f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}"
 _OF_EVERY_CONNECTION = (
     # The binlog's timestamps are UTC, so the session shows and compares them in UTC.
     "SET SESSION time_zone = '+00:00'"
@@ -61,8 +62,8 @@ class MySqlConnection:
         """Take the settings; the first statement connects."""
         self.settings = settings
         self._connection: Any = None
-        self._variables: dict[str, str] = {}
-        """Session variables by name; each new connection sets them again."""
+        self._limits_waits = False
+        """Whether waits for locks are limited; each new connection limits them again."""
 
     def rows(self, statement: str, *values: Any, if_slow: str | None = None) -> tuple[Row, ...]:
         """Return the rows of a statement, with ``values`` in place of its ``%s``. Raises as ``together``."""
@@ -83,17 +84,20 @@ class MySqlConnection:
         return self._retried(lambda: tuple(self._query(statement, ()) for statement in statements), None)
 
     @contextlib.contextmanager
-    def variable(self, name: str, value: str) -> Iterator[None]:
-        """Set a session variable within a ``with`` block, also on the connections that replace this one."""
+    def waiting_for_locks(self) -> Iterator[None]:
+        """Limit waits for locked tables to ``LOCK_WAIT_SECONDS`` within a ``with`` block; ``LOCKED`` is the error then.
+
+        This holds on the connections that replace this one too. The server's own limit is a year.
+        """
         try:
-            self._variables[name] = value
-            self.rows(f"SET SESSION {name} = {value}")
+            self._limits_waits = True
+            self.rows(_LIMIT_WAITS)
             yield
         finally:
-            del self._variables[name]
+            self._limits_waits = False
             try:
                 if self._connection is not None:
-                    self._query(f"SET SESSION {name} = DEFAULT", ())
+                    self._query("SET SESSION lock_wait_timeout = DEFAULT", ())
             except (pymysql.MySQLError, OSError, *NOT_UNDERSTOOD):
                 # The next connection begins with the default.
                 self.close()
@@ -165,10 +169,10 @@ class MySqlConnection:
         if self._connection is None:
             self._connection = connected(self.settings)
             try:
-                for name, value in self._variables.items():
-                    self._execute(f"SET SESSION {name} = {value}", ())
+                if self._limits_waits:
+                    self._execute(_LIMIT_WAITS, ())
             except BaseException:
-                # A connection without some of the variables must not execute statements.
+                # A connection without the limit must not execute statements.
                 self.close()
                 raise
         return self._execute(statement, values)
@@ -177,16 +181,6 @@ class MySqlConnection:
         with self._connection.cursor() as cursor:
             cursor.execute(statement, values or None)
             return tuple(cursor.fetchall())
-
-
-@contextlib.contextmanager
-def waiting_for_locks(connection: MySqlConnection) -> Iterator[None]:
-    """Limit waits for locked tables to ``LOCK_WAIT_SECONDS``; the server then reports ``LOCKED``.
-
-    The server's own limit is a year.
-    """
-    with connection.variable("lock_wait_timeout", str(LOCK_WAIT_SECONDS)):
-        yield
 
 
 def connected(settings: LoginSettings) -> Any:

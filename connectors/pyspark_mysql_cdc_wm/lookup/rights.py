@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, waiting_for_locks
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, quoted
 from watermark_source.errors import RefusedError, SourceError, UnknownSplitError, listed
@@ -96,7 +96,7 @@ class Rights:
         if table not in self._refused:
             self._refused[table] = False
             if not self.columns(table):
-                with waiting_for_locks(self._connection):
+                with self._connection.waiting_for_locks():
                     self._refused[table] = not _may_select(self._connection, table)
         return self._refused[table]
 
@@ -116,7 +116,7 @@ class Rights:
         """Return whether the user may SELECT all columns of a table, also the invisible ones."""
         if not self.columns(table):
             return False
-        with waiting_for_locks(self._connection):
+        with self._connection.waiting_for_locks():
             if not _may_select(self._connection, table, "*"):
                 return False
             # It needs a privilege for the table as a whole, which need not be that to read it.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, waiting_for_locks
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import has_gtids, wait_until_visible
 from pyspark_mysql_cdc_wm.lookup.rights import refusal, rows_of_tables
@@ -234,7 +234,7 @@ class ChunkBounds:
     def _is_locked(self, name: TableName) -> bool:
         """Return whether another session still locks a table, for example to rename it, after some seconds."""
         locked = False
-        with waiting_for_locks(self._connection):
+        with self._connection.waiting_for_locks():
             try:
                 self._connection.rows(f"SELECT 1 FROM {name.quoted} LIMIT 0")  # noqa: S608 - quoted
             except SourceError as refused:
@@ -261,7 +261,7 @@ class ChunkBounds:
         if not now.chunk_columns:
             return (None,)
         ends: list[Bound] = []
-        with waiting_for_locks(self._connection):
+        with self._connection.waiting_for_locks():
             while len(ends) < most and (not ends or ends[-1] is not None):
                 try:
                     start = key_after(self._connection, name, now.chunk_columns, start, self._cut.rows)

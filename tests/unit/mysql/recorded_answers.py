@@ -43,10 +43,10 @@ class RecordedConnection(MySqlConnection):
         return tuple(self.rows(statement) for statement in statements)
 
     @contextlib.contextmanager
-    def variable(self, name: str, value: str) -> Iterator[None]:
-        self.sent.append(f"SET SESSION {name} = {value}")
+    def waiting_for_locks(self) -> Iterator[None]:
+        self.sent.append("SET SESSION lock_wait_timeout = 5")
         yield
-        self.sent.append(f"SET SESSION {name} = DEFAULT")
+        self.sent.append("SET SESSION lock_wait_timeout = DEFAULT")
 
     @property
     def server_version(self) -> str:

@@ -146,10 +146,10 @@ def test_statements_that_go_together_begin_again_on_the_new_connection(opened: l
     assert sent == ["START TRANSACTION", "SELECT 7", "START TRANSACTION", "SELECT 7", "ROLLBACK"]
 
 
-def test_a_variable_holds_on_the_connection_that_replaces_a_lost_one(opened: list[Opened]) -> None:
+def test_the_limit_of_waits_holds_on_the_connection_that_replaces_a_lost_one(opened: list[Opened]) -> None:
     opened[:] = [Opened([], [], LOST), Opened([], [(1,)], [])]
     asked = asking()
-    with asked.variable("lock_wait_timeout", "5"):
+    with asked.waiting_for_locks():
         asked.rows("SELECT 1")
     assert sent[-3:] == ["SET SESSION lock_wait_timeout = 5", "SELECT 1", "SET SESSION lock_wait_timeout = DEFAULT"]
 
