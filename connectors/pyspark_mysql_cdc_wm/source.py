@@ -15,15 +15,13 @@ from pyspark.sql.types import StructField, StructType
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds, BinlogPieces, BinlogRowIndex
-from pyspark_mysql_cdc_wm.lookup.binlog_status import BinlogWatch, LogStatus
+from pyspark_mysql_cdc_wm.lookup.binlog_status import BinlogWatch
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.replicas import MySqlReplica
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.lookup.table_list import TableList
-from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_option_table import FORMAT
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAfter
@@ -161,18 +159,8 @@ class MySqlSource(SourceDefinition):
     def open(self) -> Connector:
         """Return the driver side, connected."""
         connection = MySqlConnection(self.options.client.patient)
-        status = LogStatus(connection)
-        transactions = Transactions.of(connection, status)
-        start, by_commit = self.options.start, self.layout.event_time is None
-        times = BinlogTimeIndex(connection, status, transactions)
-        bounds = BinlogBounds(
-            status,
-            transactions,
-            times,
-            start,
-            by_commit=by_commit,
-            fail_on_data_loss=self.options.fail_on_data_loss,
-        )
+        bounds = BinlogBounds.of(connection, self.options)
+        status, transactions, start = bounds.status, bounds.transactions, bounds.start
         left_out = start.left_out if isinstance(start, StartAfter) else None
         return Connector(
             discovery=bounds,
@@ -180,7 +168,7 @@ class MySqlSource(SourceDefinition):
             bounds=bounds,
             watched=BinlogWatch(self.options.client),
             # MariaDB does not log commit times.
-            time_index=times if by_commit and not connection.is_mariadb else None,
+            time_index=bounds.times if bounds.by_commit and not connection.is_mariadb else None,
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(status),
             snapshots=self._snapshots(connection, by_gtids=transactions is not None),

@@ -13,6 +13,7 @@ from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
+from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import Start, StartAfter, StartAt, StartAtTime, StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection
 from watermark_source.contract.stream import Ends, SplitDiscovery
@@ -35,6 +36,15 @@ class BinlogBounds(SplitDiscovery):
     by_commit: bool
     """Whether event time is commit time."""
     fail_on_data_loss: bool
+
+    @classmethod
+    def of(cls, connection: MySqlConnection, options: MySqlOptions) -> BinlogBounds:
+        """Return the bounds for a query; raises as ``Transactions.of``."""
+        status = LogStatus(connection)
+        transactions = Transactions.of(connection, status)
+        times = BinlogTimeIndex(connection, status, transactions)
+        by_commit = options.choice.event_time is None
+        return cls(status, transactions, times, options.start, by_commit, options.fail_on_data_loss)
 
     def discover(self) -> Set[Split]:
         """Return the binlog as the only split."""

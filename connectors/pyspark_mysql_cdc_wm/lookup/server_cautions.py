@@ -9,12 +9,9 @@ from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
-from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
-from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions
 from pyspark_mysql_cdc_wm.lookup.rights import grant_select, hidden_from_user, left_out_text, rows_of_tables
 from pyspark_mysql_cdc_wm.lookup.table_list import names_of
-from pyspark_mysql_cdc_wm.lookup.time_index import BinlogTimeIndex
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.start import StartAtTime, StartMode
 from watermark_source.checks import Caution, Check
@@ -77,15 +74,7 @@ def _tls(server: CheckedServer) -> str | Caution:
 
 
 def _start(server: CheckedServer) -> str:
-    status = LogStatus(server.connection)
-    transactions = Transactions.of(server.connection, status)
-    times = BinlogTimeIndex(server.connection, status, transactions)
-    options = server.options
-    starts = BinlogBounds(
-        status, transactions, times, options.start, by_commit=options.choice.event_time is None,
-        fail_on_data_loss=options.fail_on_data_loss,
-    )  # fmt: skip
-    starts.initial_positions(frozenset({BINLOG}))
+    BinlogBounds.of(server.connection, server.options).initial_positions(frozenset({BINLOG}))
     return "is in the binlog"
 
 
