@@ -255,15 +255,10 @@ def _note_ignored(definitions: Definitions, unlogged: Unlogged) -> None:
         raise UnsupportedFormatError(_WITHOUT_PAST)
     if ignored:
         more = f", and {len(ignored) - 1} more" if len(ignored) > 1 else ""
-        _warn_of_statements(f"{ignored[0]}{more}", unlogged.statements.value)
-
-
-@lru_cache(maxsize=1_000)
-def _warn_of_statements(statements: str, behavior: str) -> None:
-    _log.warning(
-        "%s: logged in place of rows, or not followed; ignoredChanges has %s: their changes are not delivered",
-        statements, behavior,
-    )  # fmt: skip
+        _warn_once(
+            f"{ignored[0]}{more}: logged in place of rows, or not followed; ignoredChanges has "
+            f"{unlogged.statements.value}: their changes are not delivered"
+        )
 
 
 @dataclass(frozen=True, slots=True)
