@@ -82,7 +82,9 @@ class _ReadTables:
             if self._part is EVERYTHING:
                 known.check(table)
             known.check_readable(name, {column.name for column in table.columns if column.hidden}, self.rights)
-            known.compare_logged(table, partial(readable_columns, self._connection, name), self._altered.get(name))
+            has_now = partial(readable_columns, self._connection, name)
+            by = f" by {self._altered[name]}" if name in self._altered else ""
+            known.compare(name, shown_names(table), has_now, "where the binlog is read", by)
         compared = (*key_names(table), *self._part.compares(table))
         return self._stream.layout.needed(shown_names(table), compared)
 

@@ -87,16 +87,6 @@ class Known:
                 f"{', '.join(lost)}, which were granted when it was loaded. Or load it again: it then lacks them"
             )
 
-    def compare_logged(self, table: TableMap, has_now: Callable[[], Set[str]], altered_by: str | None) -> None:
-        """Compare the columns that a table had in the binlog with the stream's; see ``compare``.
-
-        Raises:
-            SchemaError: as ``compare``.
-        """
-        by = "" if altered_by is None else f" by {altered_by}"
-        name = TableName(table.database, table.table)
-        self.compare(name, shown_names(table), has_now, "where the binlog is read", by)
-
     def compare_altered(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
         """Compare the columns that an ALTER added, dropped, renamed or redefined with the stream's; it logs no rows.
 
