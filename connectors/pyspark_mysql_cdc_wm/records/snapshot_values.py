@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Colu
 from pyspark_mysql_cdc_wm.records.temporal import days_or_micros
 from pyspark_mysql_cdc_wm.records.text_columns import labelled_sets, utf_8
 from watermark_source.errors import CorruptDataError
-from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, moment_of
+from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, digits, moment_of
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})
@@ -26,30 +26,13 @@ _NONE = NO_MOMENT
 
 
 @inlined
-def _number(data: Word, at: Word, end: Word) -> tuple[Word, Word]:
-    """Digits up to another byte: their number, and the position after them."""
-    value = np.int64(0)
-    while at < end:
-        digit = byte_at(data, at) - 0x30
-        if digit < 0 or digit > 9:
-            break
-        value = value * 10 + digit
-        at += 1
-    return value, at
-
-
-@inlined
-def _fraction(data: Word, at: Word, end: Word) -> Word:
-    """Microseconds of the digits after a point, if there is one."""
-    value, digits = np.int64(0), np.int64(0)
-    at += 1
-    while at < end:
-        value = value * 10 + byte_at(data, at) - 0x30
-        digits += 1
-        at += 1
-    while digits < 6:
-        value *= 10
-        digits += 1
+def _micros(data: Word, at: Word, end: Word) -> Word:
+    """Microseconds of a time of day after its hours, ``:59:59`` and perhaps a point and up to six digits."""
+    value = (digits(data, at + 1, end, 2) * 60 + digits(data, at + 4, end, 2)) * 1_000_000
+    unit = np.int64(100_000)
+    for place in range(at + 7, end):
+        value += digits(data, place, end, 1) * unit
+        unit //= 10
     return value
 
 
@@ -64,23 +47,19 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
             end = at + sizes[row]
             if layout == TIME:
                 negative = byte_at(data, at) == 0x2D
-                hours, at = _number(data, at + 1 if negative else at, end)
-                minutes, at = _number(data, at + 1, end)
-                seconds, at = _number(data, at + 1, end)
-                value = (hours * 3600 + minutes * 60 + seconds) * 1_000_000 + _fraction(data, at, end)
+                at += negative
+                # Of hours there are two digits or three.
+                size = np.int64(2 if digit_at(data, at + 2, end) < 0 else 3)
+                value = digits(data, at, end, size) * 3_600_000_000 + _micros(data, at + size, end)
                 if negative:
                     value = -value
             else:
-                year, at = _number(data, at, end)
-                month, at = _number(data, at + 1, end)
-                day, at = _number(data, at + 1, end)
+                year, month, day = digits(data, at, end, 4), digits(data, at + 5, end, 2), digits(data, at + 8, end, 2)
                 if layout == DATE:
                     value = day_of(year, month, day)
                 else:
-                    hour, at = _number(data, at + 1, end)
-                    minute, at = _number(data, at + 1, end)
-                    second, at = _number(data, at + 1, end)
-                    value = moment_of(year, month, day, hour, minute, second, _fraction(data, at, end))
+                    hour, rest = digits(data, at + 11, end, 2), _micros(data, at + 13, end)
+                    value = moment_of(year, month, day, hour, np.int64(0), np.int64(0), rest)
         out[row] = value
 
 
