@@ -7,7 +7,7 @@ base64; a JSON column's document is a part of the text, as the server shows it. 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +18,8 @@ import pyarrow.compute as pc
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.arrow_buffers import array_of
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte, put_number, put_sextets, put_string, text_size
-from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
-from watermark_source.arrow_columns import allocated, repeated
+from watermark_source.arrow_columns import allocated, is_valid, repeated
 from watermark_source.arrow_columns import column as small_column
 from watermark_source.errors import UnsupportedFormatError
 from watermark_source.machine_code.native import Word, address_of, compiled
@@ -44,11 +43,17 @@ def json_rows(columns: Sequence[tuple[Column, pa.Array]], rows: int) -> pa.Array
     Raises:
         UnsupportedFormatError: texts of 2 GB.
     """
+    members = ((str(column.name), _texts(column, values)) for column, values in columns)
+    return _objects(members) if columns else repeated("{}", pa.string(), rows)
+
+
+def _objects(members: Iterable[tuple[str, pa.Array]]) -> pa.Array:
+    """Return objects of named members, each a column of texts."""
     parts: list[Any] = []
-    for number, (column, values) in enumerate(columns):
-        name = json.dumps(column.name, ensure_ascii=False)
-        parts += [_constant(f"{',' if number else '{'}{name}:"), pc.coalesce(_texts(column, values), _NULL)]
-    return _joined(*parts, _CLOSE) if parts else repeated("{}", pa.string(), rows)
+    for number, (name, texts) in enumerate(members):
+        shown = json.dumps(name, ensure_ascii=False)
+        parts += [_constant(f"{',' if number else '{'}{shown}:"), pc.coalesce(texts, _NULL)]
+    return _joined(*parts, _CLOSE)
 
 
 def _texts(column: Column, values: pa.Array) -> pa.Array:
@@ -116,24 +121,14 @@ def _moments(values: pa.Array, digits: int) -> pa.Array:
 
 
 def _lists(values: pa.Array) -> pa.Array:
-    content, offsets = _offsets_and_content(values)
-    members = _plain_texts(content)
-    made = array_of(pa.list_(pa.string()), _present(values), pa.py_buffer(offsets), children=[members])
+    offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].copy()
+    members = [_plain_texts(values.values)]
+    made = array_of(pa.list_(pa.string()), is_valid(values), pa.py_buffer(offsets), children=members)
     return _joined(_OPEN_LIST, pc.binary_join(made, _COMMA), _CLOSE_LIST)
 
 
-def _offsets_and_content(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-    """Return a list column's members, and where in them each list begins, and the last ends."""
-    offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
-    return values.values, offsets.copy()
-
-
 def _structs(values: pa.Array) -> pa.Array:
-    parts: list[Any] = []
-    for number, field in enumerate(values.type):
-        parts += [_constant(f"{',' if number else '{'}{json.dumps(field.name)}:")]
-        parts += [pc.coalesce(_plain_texts(values.field(number)), _NULL)]
-    whole = _joined(*parts, _CLOSE)
+    whole = _objects((field.name, _plain_texts(values.field(i))) for i, field in enumerate(values.type))
     return pc.if_else(values.is_valid(), whole, pa.nulls(1, pa.string())[0])
 
 
@@ -145,10 +140,6 @@ def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[Any]:
     return found if found.flags.writeable else found.copy()
 
 
-def _present(values: pa.Array) -> Mask:
-    return np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _written(values: pa.Array, size: int, write: Callable[[Any, Any], None]) -> pa.Array:
     """Return a column of texts of ``size`` bytes in all, which ``write`` puts at offsets of a memory."""
     if size > _MOST_BYTES:
@@ -156,7 +147,7 @@ def _written(values: pa.Array, size: int, write: Callable[[Any, Any], None]) -> 
     offsets, offsets_view = allocated(len(values) + 1, np.int32)
     content, content_view = allocated(size + 2 * PADDING, np.uint8)
     write(offsets_view, content_view)
-    return array_of(pa.string(), _present(values), offsets, content)
+    return array_of(pa.string(), is_valid(values), offsets, content)
 
 
 @compiled("int64(uint8[::1], int32[::1])")
@@ -241,5 +232,5 @@ def _write_times(micros: Word, digits: Word, offsets: Word, out: Word) -> None:
 def _times(values: pa.Array, digits: int) -> pa.Array:
     micros = _view(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)].copy()
     # Under a null anything may lie.
-    micros[~_present(values)] = 0
+    micros[~is_valid(values)] = 0
     return _written(values, _LONGEST_TIME * len(values), lambda ends, out: _write_times(micros, digits, ends, out))
