@@ -226,18 +226,12 @@ class DescribedColumn(NamedTuple):
     """``None`` for a type that is not read."""
 
 
-class DescribedKey(NamedTuple):
-    """A column of a primary key."""
-
-    name: str
-    prefix: int | None
-    """Number of the column's first characters in the key; ``None`` for all."""
-
-
 def all_columns(
     connection: MySqlConnection, table: TableName
-) -> tuple[Sequence[DescribedColumn], Sequence[DescribedKey]]:
-    """Return every column of a table, and its primary key; both are empty for a table that does not exist.
+) -> tuple[Sequence[DescribedColumn], Sequence[tuple[str, int | None]]]:
+    """Return every column of a table, and the columns of its primary key with how many first characters are in it.
+
+    Both are empty for a table that does not exist; ``None`` characters are all.
 
     Raises:
         SourceError: the server cannot be reached, or refuses.
@@ -254,7 +248,7 @@ def all_columns(
         for _, row in rows_of_tables(connection, _DESCRIBE, [table], _IN_ORDER)
     ]
     keys = rows_of_tables(connection, _KEYS, [table], _IN_ORDER_OF_KEY)
-    return columns, [DescribedKey(str(name), prefix) for _, (name, prefix) in keys]
+    return columns, [(str(name), prefix) for _, (name, prefix) in keys]
 
 
 def _described(
@@ -412,7 +406,7 @@ def _with_present_names(table: TableMap, name: TableName, connection: MySqlConne
     return replace(
         table,
         columns=tuple(_completed(logged, now) for logged, now in zip(table.columns, columns, strict=True)),
-        primary_key=tuple(KeyPart(names.index(part.name), part.prefix) for part in key) or None,
+        primary_key=tuple(KeyPart(names.index(name), prefix) for name, prefix in key) or None,
     )
 
 
