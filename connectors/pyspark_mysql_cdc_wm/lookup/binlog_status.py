@@ -148,14 +148,14 @@ def end_statement(connection: MySqlConnection) -> str:
     """Return the statement that shows the end of the binlog; MySQL renamed it in 8.2."""
     if connection.is_mariadb:
         return "SHOW MASTER STATUS"
-    return "SHOW BINARY LOG STATUS" if mysql_version(connection) >= (8, 2, 0) else "SHOW MASTER STATUS"
+    return "SHOW BINARY LOG STATUS" if version_numbers(connection) >= (8, 2, 0) else "SHOW MASTER STATUS"
 
 
 def replica_statement(connection: MySqlConnection) -> str:
     """Return the statement that shows the sources of a MySQL server; MySQL renamed it in 8.0.22."""
-    return "SHOW REPLICA STATUS" if mysql_version(connection) >= (8, 0, 22) else "SHOW SLAVE STATUS"
+    return "SHOW REPLICA STATUS" if version_numbers(connection) >= (8, 0, 22) else "SHOW SLAVE STATUS"
 
 
-def mysql_version(connection: MySqlConnection) -> tuple[int, ...]:
-    """Return the three numbers of a MySQL server's version."""
+def version_numbers(connection: MySqlConnection) -> tuple[int, ...]:
+    """Return the three numbers of a server's version."""
     return tuple(int(part) for part in re.findall(r"\d+", connection.server_version)[:3])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.lookup.binlog_status import version_numbers
 
 _MYSQL = "SELECT ID, CHARACTER_SET_NAME, COLLATION_NAME FROM information_schema.COLLATIONS"
 # Since 10.10 MariaDB has collations for several character sets; only this view has their numbers.
@@ -40,9 +40,10 @@ def collations_of(connection: MySqlConnection) -> Collations:
     """
     server = connection.settings.where, connection.server_version
     if server not in _cache:
+        has_shared = connection.is_mariadb and version_numbers(connection) >= (10, 10)
         rows = [
             (int(number), str(charset), str(name))
-            for number, charset, name in connection.rows(_MARIADB if _has_shared(connection) else _MYSQL)
+            for number, charset, name in connection.rows(_MARIADB if has_shared else _MYSQL)
         ]
         _cache[server] = Collations(
             charsets={number: charset for number, charset, _ in rows},
@@ -50,9 +51,3 @@ def collations_of(connection: MySqlConnection) -> Collations:
             numbers={name: number for number, _, name in rows},
         )
     return _cache[server]
-
-
-def _has_shared(connection: MySqlConnection) -> bool:
-    """Return whether a server has collations for several character sets."""
-    version = re.match(r"(\d+)\.(\d+)", connection.server_version)
-    return connection.is_mariadb and version is not None and (int(version[1]), int(version[2])) >= (10, 10)

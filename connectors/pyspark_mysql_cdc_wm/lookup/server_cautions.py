@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.lookup.binlog_bounds import BinlogBounds
+from pyspark_mysql_cdc_wm.lookup.binlog_status import version_numbers
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.rights import grant_select, hidden_from_user, left_out_text, rows_of_tables
 from pyspark_mysql_cdc_wm.lookup.table_list import names_of
@@ -154,9 +155,8 @@ def _kept_seconds(server: CheckedServer) -> int | None:
 
 def _cascades(server: CheckedServer) -> str | Caution:
     """Check for cascading foreign keys: MySQL logs their changes since 9.6, unless InnoDB executes them."""
-    version = server.connection.server_version.split(".")
     by_engine = server.switch(_BY_ENGINE) == "ON"
-    if not server.connection.is_mariadb and (int(version[0]), int(version[1])) >= (9, 6) and not by_engine:
+    if not server.connection.is_mariadb and version_numbers(server.connection) >= (9, 6) and not by_engine:
         return "their changes are logged"
     keys = (
         _cascading_keys(server)
