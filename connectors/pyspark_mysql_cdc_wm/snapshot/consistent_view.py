@@ -182,14 +182,14 @@ class ConsistentView:
         except (pymysql.MySQLError, OSError) as failure:
             raise server_error(failure, self._settings.where, self._settings.username) from failure
 
-    def select(self, statement: str) -> Sequence[Row]:
+    def select(self, statement: str, *values: str) -> Sequence[Row]:
         """Return the rows of a statement that sees what the view does.
 
         Raises:
             SourceError: the server cannot be reached, or refuses.
         """
         with self._translated_errors(), self._connection.cursor() as cursor:
-            cursor.execute(statement)
+            cursor.execute(statement, values or None)
             return tuple(cursor.fetchall())
 
     def rows(
@@ -252,10 +252,7 @@ class ConsistentView:
                 return
 
     def _is_of_innodb(self, table: TableName) -> bool:
-        with self._translated_errors(), self._connection.cursor() as cursor:
-            cursor.execute(_ENGINE, (table.database, table.table))
-            row = cursor.fetchone()
-        return row is not None and str(row[0]).lower() == "innodb"
+        return any(str(engine).lower() == "innodb" for (engine,) in self.select(_ENGINE, *table))
 
 
 def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Array], values: Values) -> pa.Array:
