@@ -73,3 +73,18 @@ def gathered(values: Values, *, skip: int = 0, least: int = 0) -> tuple[pa.Buffe
 def binary(kind: pa.DataType, values: Values, *, skip: int = 0, least: int = 0) -> pa.Array:
     """Return a column of strings or bytes as they lie."""
     return array_of(kind, values.starts >= 0, *gathered(values, skip=skip, least=least))
+
+
+def view(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[Any]:
+    """Return memory of Arrow's as compiled functions take it."""
+    if buffer is None:
+        return np.zeros(1, kind)
+    found = np.frombuffer(buffer, kind)
+    return found if found.flags.writeable else found.copy()
+
+
+def bytes_of(values: pa.Array) -> tuple[Bytes, Ints]:
+    """Return the bytes of a column of texts or bytes, and where in them each begins and the last ends."""
+    _, offsets, content = values.buffers()
+    ends = view(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return view(content, np.uint8), np.ascontiguousarray(ends)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING, Bytes, lenenc_at
-from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of
+from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, array_of, bytes_of
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from watermark_source.errors import CorruptDataError
@@ -412,8 +412,8 @@ def patched_texts(values: Values, diffs: Bytes) -> pa.Array:
         raise CorruptDataError("a change of a JSON document that is not there")
     places, lengths = operations[:, (_VALUE, _VALUE_SIZE)].astype(np.int32).T
     news = json_texts(Values(values.data, np.ascontiguousarray(places), np.ascontiguousarray(lengths)))
-    offsets, texts = _parts(whole)
-    value_offsets, value_texts = _parts(news)
+    texts, offsets = bytes_of(whole)
+    value_texts, value_offsets = bytes_of(news)
     room = np.diff(offsets).astype(np.int64)
     room[is_diff] = room[before]
     grown = operations[:, _PATH_SIZE] + _PUNCTUATION + np.diff(value_offsets)
@@ -436,13 +436,3 @@ def _operations(values: Values, diffs: Bytes) -> np.ndarray:
         if count <= len(found):
             return found[:count]
         found = np.empty((count, 6), np.int64)
-
-
-def _parts(texts: pa.Array) -> tuple[np.ndarray, Bytes]:
-    """Return where each text begins and the last ends, and the bytes of all, as compiled functions take them."""
-    _, offsets, content = texts.buffers()
-    ends = np.frombuffer(offsets, np.int32)[: len(texts) + 1].copy()
-    found = np.zeros(int(ends[-1]) + PADDING, np.uint8)
-    if ends[-1]:
-        found[: ends[-1]] = np.frombuffer(content, np.uint8)[: ends[-1]]
-    return ends, found

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
-from pyspark_mysql_cdc_wm.records.arrow_buffers import array_of
+from pyspark_mysql_cdc_wm.records.arrow_buffers import array_of, bytes_of, view
 from pyspark_mysql_cdc_wm.records.json_scalars import put_byte, put_number, put_sextets, put_string, text_size
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.arrow_columns import allocated, is_valid, repeated
@@ -121,7 +120,7 @@ def _moments(values: pa.Array, digits: int) -> pa.Array:
 
 
 def _lists(values: pa.Array) -> pa.Array:
-    offsets = _view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].copy()
+    offsets = view(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].copy()
     members = [_plain_texts(values.values)]
     made = array_of(pa.list_(pa.string()), is_valid(values), pa.py_buffer(offsets), children=members)
     return _joined(_OPEN_LIST, pc.binary_join(made, _COMMA), _CLOSE_LIST)
@@ -130,14 +129,6 @@ def _lists(values: pa.Array) -> pa.Array:
 def _structs(values: pa.Array) -> pa.Array:
     whole = _objects((field.name, _plain_texts(values.field(i))) for i, field in enumerate(values.type))
     return pc.if_else(values.is_valid(), whole, pa.nulls(1, pa.string())[0])
-
-
-def _view(buffer: pa.Buffer | None, kind: type[np.generic]) -> npt.NDArray[Any]:
-    """Return memory of Arrow's as compiled functions take it."""
-    if buffer is None:
-        return np.zeros(1, kind)
-    found = np.frombuffer(buffer, kind)
-    return found if found.flags.writeable else found.copy()
 
 
 def _written(values: pa.Array, size: int, write: Callable[[Any, Any], None]) -> pa.Array:
@@ -171,7 +162,7 @@ def _quote(array: Word, offsets: Word, new_offsets: Word, out: Word) -> None:
 
 
 def _strings(values: pa.Array) -> pa.Array:
-    data, offsets = _bytes_of(values)
+    data, offsets = bytes_of(values)
     return _written(values, int(_quoted_size(data, offsets)), lambda ends, out: _quote(data, offsets, ends, out))
 
 
@@ -191,15 +182,9 @@ def _encode(array: Word, offsets: Word, new_offsets: Word, out: Word) -> None:
 
 
 def _base64(values: pa.Array) -> pa.Array:
-    data, offsets = _bytes_of(values)
+    data, offsets = bytes_of(values)
     size = int((4 * ((np.diff(offsets.astype(np.int64)) + 2) // 3) + 2).sum())
     return _written(values, size, lambda ends, out: _encode(data, offsets, ends, out))
-
-
-def _bytes_of(values: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
-    _, offsets, content = values.buffers()
-    ends = _view(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
-    return _view(content, np.uint8), np.ascontiguousarray(ends)
 
 
 @compiled("void(int64[::1], int64, int32[::1], uint8[::1])")
@@ -230,7 +215,7 @@ def _write_times(micros: Word, digits: Word, offsets: Word, out: Word) -> None:
 
 
 def _times(values: pa.Array, digits: int) -> pa.Array:
-    micros = _view(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)].copy()
+    micros = view(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)].copy()
     # Under a null anything may lie.
     micros[~is_valid(values)] = 0
     return _written(values, _LONGEST_TIME * len(values), lambda ends, out: _write_times(micros, digits, ends, out))
