@@ -13,7 +13,7 @@ from typing import NamedTuple
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
 from watermark_source.monitor.checkpoint import query_of_checkpoint
-from watermark_source.monitor.doctor import flags, help_of, module_of, options_of, report, with_secrets
+from watermark_source.monitor.doctor import doctor_of, flags, help_of, module_of, options_of, report, with_secrets
 from watermark_source.monitor.open_windows import open_window
 
 _GOOD, _BAD, _MISUSED = 0, 1, 2
@@ -155,7 +155,7 @@ def _add_systems(command: argparse.ArgumentParser, packages: Mapping[str, str]) 
 
 
 def _doctor(given: argparse.Namespace, words: Sequence[str]) -> int:
-    chosen = module_of(given.package, "doctor")
+    chosen = doctor_of(given.package)
     secrets = with_secrets(options_of(words), chosen.OPTIONS, asked_for=chosen.ASKED_FOR)
     return _GOOD if report(chosen.findings(secrets), sys.stdout) else _BAD
 
@@ -202,9 +202,9 @@ def _watch(given: argparse.Namespace, _: Sequence[str]) -> int:
 
 def _profile(given: argparse.Namespace, words: Sequence[str]) -> int:
     # The profile imports numpy, which the doctor does not need.
-    from watermark_source.monitor.profile import profile_of, write  # noqa: PLC0415
+    from watermark_source.monitor.profile import profile_of, profiler_of, write  # noqa: PLC0415
 
-    chosen = module_of(given.package, "profile")
+    chosen = profiler_of(given.package)
     try:
         profile = profile_of(chosen.event_times(with_secrets(options_of(words), chosen.OPTIONS), given.rows))
     except EventTimeError as error:

@@ -1,11 +1,4 @@
-"""The doctor: runs a connector's checks with options of the command line, and prints a line for each check.
-
-The module ``doctor`` of a connector, whose package names its flag in ``DOCTOR_FLAG``, has:
-
-- ``OPTIONS``: the source's ``OptionTable``;
-- ``ASKED_FOR``: the secret option to prompt for on a terminal; ``None`` if not every user needs one;
-- ``findings(given)``: yields the ``Finding`` of each check, and raises ``OptionError`` for invalid options.
-"""
+"""The doctor: runs a connector's checks with options of the command line, and prints a line for each check."""
 
 from __future__ import annotations
 
@@ -18,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import TextIO
+from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import CheckVerdict, Finding
 from watermark_source.errors import UsageError
@@ -29,6 +22,26 @@ from watermark_source.supported_spark import need_supported_spark
 _VARIABLES = "WATERMARK_SOURCE_"
 _WORD_END = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NAME_WIDTH = 24
+
+
+class Doctor(Protocol):
+    """The module ``doctor`` of a connector, whose package names its flag in ``DOCTOR_FLAG``."""
+
+    @property
+    def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
+        """The source's options."""
+
+    @property
+    def ASKED_FOR(self) -> str | None:  # noqa: N802 - see above
+        """The secret option to prompt for on a terminal; ``None`` if not every user needs one."""
+
+    def findings(self, given: Mapping[str, str]) -> Iterator[Finding]:
+        """Yield the finding of each check; raises ``OptionError`` for invalid options."""
+
+
+def doctor_of(package: str) -> Doctor:
+    """Return the doctor of a package; raises as ``module_of``."""
+    return cast("Doctor", module_of(package, "doctor"))
 
 
 def flags(constant: str) -> dict[str, str]:

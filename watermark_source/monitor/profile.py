@@ -1,24 +1,19 @@
-"""The profile: how far rows of a source's splits are out of order, and which share each bound would make late.
-
-The module ``profile`` of a connector, whose package names its flag in ``PROFILE_FLAG``, has:
-
-- ``OPTIONS``: the source's ``OptionTable``;
-- ``event_times(given, rows)``: yields ``SplitEventTimes`` of the newest ``rows`` rows of each split, or of all rows
-  with ``None``; raises ``OptionError`` for an invalid option before anything is connected.
-"""
+"""The profile: how far rows of a source's splits are out of order, and which share each bound would make late."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, TextIO
+from typing import NamedTuple, Protocol, TextIO, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from watermark_source.durations import count_text, format_duration, share_text
+from watermark_source.monitor.doctor import module_of
+from watermark_source.option_table import OptionTable
 from watermark_source.planning.split import Split
 
 _PARTS = 64
@@ -98,12 +93,37 @@ class SplitEventTimes(NamedTuple):
     """Number of rows without an event time, which are not in ``millis``."""
 
 
+class Profiler(Protocol):
+    """The module ``profile`` of a connector, whose package names its flag in ``PROFILE_FLAG``."""
+
+    @property
+    def OPTIONS(self) -> OptionTable:  # noqa: N802 - a constant of a module
+        """The source's options."""
+
+    def event_times(self, given: Mapping[str, str], rows: int | None) -> Iterator[SplitEventTimes]:
+        """Yield event times of the newest ``rows`` rows of each split, or of all rows with ``None``.
+
+        Raises:
+            OptionError: an option is invalid; raised before anything is connected.
+        """
+
+
+def profiler_of(package: str) -> Profiler:
+    """Return the profiler of a package; raises as ``module_of``."""
+    return cast("Profiler", module_of(package, "profile"))
+
+
 @dataclass(slots=True)
 class Profile:
     """The disorder of each split."""
 
     splits: dict[Split, Disorder] = field(default_factory=dict)
     undated: int = 0
+
+    def add(self, rows: SplitEventTimes) -> None:
+        """Add the next rows of a split."""
+        self.splits.setdefault(rows.split, Disorder()).add(rows.millis)
+        self.undated += rows.undated
 
     def bound_for(self, late: float) -> int:
         """Return the smallest bound in milliseconds that makes at most this share of each split's rows late."""
@@ -114,8 +134,7 @@ def profile_of(batches: Iterator[SplitEventTimes]) -> Profile:
     """Return the profile of all rows."""
     profile = Profile()
     for rows in batches:
-        profile.splits.setdefault(rows.split, Disorder()).add(rows.millis)
-        profile.undated += rows.undated
+        profile.add(rows)
     return profile
 
 

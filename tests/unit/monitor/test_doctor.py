@@ -121,7 +121,7 @@ def test_the_system_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_not_installed_is_named() -> None:
     program = (
         "import sys; sys.modules['pymysql'] = None\n"
-        "from watermark_source.monitor.doctor import module_of; module_of('pyspark_mysql_cdc_wm', 'doctor')"
+        "from watermark_source.monitor.doctor import doctor_of; doctor_of('pyspark_mysql_cdc_wm')"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
     assert "MissingPackageError" in found.stderr
