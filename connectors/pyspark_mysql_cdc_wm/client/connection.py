@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 LOCK_WAIT_SECONDS = 5
 """Limit in seconds of a look-up's wait for a table that another session has locked."""
-_LIMIT_WAITS = f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}"
 _OF_EVERY_CONNECTION = (
     # The binlog's timestamps are UTC, so the session shows and compares them in UTC.
     "SET SESSION time_zone = '+00:00'"
@@ -91,7 +90,7 @@ class MySqlConnection:
         """
         try:
             self._limits_waits = True
-            self.rows(_LIMIT_WAITS)
+            self.rows(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}")
             yield
         finally:
             self._limits_waits = False
@@ -170,7 +169,7 @@ class MySqlConnection:
             self._connection = connected(self.settings)
             try:
                 if self._limits_waits:
-                    self._execute(_LIMIT_WAITS, ())
+                    self._execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_SECONDS}", ())
             except BaseException:
                 # A connection without the limit must not execute statements.
                 self.close()
