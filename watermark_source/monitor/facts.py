@@ -100,7 +100,7 @@ def facts_after_end(
 def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure | None) -> Fact:
     again = "start the query again with its checkpoint location"
     if batch is not None:
-        again += f": it goes on with batch {count_text(batch + 1)}"
+        again += f": it continues with batch {count_text(batch + 1)}"
     if error is not None and error.own:
         return Fact("Option", "see the error", f", which states what to do; then {again}")
     if error is not None:

@@ -21,7 +21,7 @@ _BEFORE: Final = re.compile(
     r"|[\w.$]+: (?=\[[A-Z]))+"
 )
 _CAUSE: Final = "Caused by: "
-_SAYS_NOTHING: Final = re.compile(
+_HAS_NO_MESSAGE: Final = re.compile(
     r"(?:[\w.$]+(?:: ?|$))?(?:\[\w+\] )?((Writing job|Job) aborted\.?|Exception thrown in awaitResult:)?"
 )
 _MOST: Final = 1_000
@@ -52,8 +52,8 @@ def failure_of(text: str) -> Failure:
 
 
 def _of_jvm(text: str) -> str:
-    """Return the first error of a chain of causes that says something."""
+    """Return the first error of a chain of causes that has a message."""
     first, *others = (line[:_READ] for line in text.strip().split("\n"))
     chain = [first, *(line.removeprefix(_CAUSE) for line in others if line.startswith(_CAUSE))]
     errors = [_STATE.sub("", error) for error in chain]
-    return next((error for error in errors if not _SAYS_NOTHING.fullmatch(error)), errors[0])
+    return next((error for error in errors if not _HAS_NO_MESSAGE.fullmatch(error)), errors[0])

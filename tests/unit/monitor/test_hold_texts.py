@@ -267,7 +267,7 @@ def test_that_no_option_is_needed_is_said_of_a_running_query_alone(
     assert said == (silence or kind in (HoldKind.BACKLOG, HoldKind.SNAPSHOT))
     ended = ended_verdict(clocks, NOON, 7, None, NOON).facts[2]
     assert (ended.value == "none is needed") == (said or kind is HoldKind.PAUSED)
-    assert "start the query again with its checkpoint location: it goes on with batch 8" in ended.about
+    assert "start the query again with its checkpoint location: it continues with batch 8" in ended.about
 
 
 FIRST_WORDS = {

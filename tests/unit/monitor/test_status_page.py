@@ -368,7 +368,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             (
                 "Held by" + "nothing; the query ended at 12:06:59 (3 min 12 s ago)",
                 "none closes until the query runs again; 87 rows wait in those that end after 12:06:55",
-                "none is needed; start the query again with its checkpoint location: it goes on with batch 813",
+                "none is needed; start the query again with its checkpoint location: it continues with batch 813",
                 "Its results were complete up to 12:06:55. The rest of the page shows how the query left it at 12:06",
                 "Rows lost" + "none of 488 310 rows read",
             ),
@@ -456,7 +456,7 @@ def test_of_a_query_that_another_error_ended_it_is_stated_how_to_go_on_and_that_
     failed = gone._replace(error=Failure("ValueError: disk is full"))
     again = "once the cause of the error is gone, start the query again with its checkpoint location"
     _, _, option, lost = failed.verdict(NOW).facts
-    assert str(option) == f"Option: none is needed; {again}: it goes on with batch 813"
+    assert str(option) == f"Option: none is needed; {again}: it continues with batch 813"
     repeated = "the batch that failed is repeated from the checkpoint"
     assert str(lost) == f"Rows lost: none of 488 310 rows read; {repeated}"
     _, _, option, lost = failed._replace(batch=None, query=None).verdict(NOW).facts

@@ -45,7 +45,7 @@ class Membership:
         self._last: Plan | None = None
         """The last plan while alone: it is published when another member joins."""
         self.turns = SharedTurns(options.source_name)
-        """What the sources of this query, and of the driver's other queries, have told each other."""
+        """What the sources of this query, and of the driver's other queries, have reported to each other."""
         self._clock = Clock()
         self._complete = False
         """Whether this process has seen as many members as wanted."""
