@@ -15,7 +15,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.figures import Figure
@@ -36,10 +35,9 @@ _TOPICS: Mapping[str, tuple[bytes, Mapping[str, str]]] = {
     }),
     "values in Avro as columns": (_AVRO, {"valueFormat": "avro", "valueSchema": _AVRO_SCHEMA}),
 }  # fmt: skip
-_RECORDED = Path("tests/unit/mysql/recorded")
 _RECORDS, _CHANGES = "records", "changes"
 _COUNT = 100
-_MOST_SECONDS, _MOST_SECONDS_BUILT, _MOST_MIB_BUILT = 15, 1.5, 200
+_MOST_SECONDS, _MOST_SECONDS_PLAIN, _MOST_SECONDS_BUILT, _MOST_MIB_BUILT = 15, 8, 1.5, 200
 
 
 class _Work(NamedTuple):
@@ -63,7 +61,7 @@ def compiling() -> Iterator[Figure]:
         with tempfile.TemporaryDirectory(prefix="benchmark-") as cache:
             first, later = (_spent(work, cache, "numba") for _ in range(2))
             built = _spent(work, cache, "built") if is_there("pyspark_mysql_cdc_wm") else None
-        most = _MOST_SECONDS if work.of == _RECORDS else None
+        most = _MOST_SECONDS if work.given else _MOST_SECONDS_PLAIN
         yield Figure(f"first task, {name}: nothing compiled yet", first.cpu, "s of CPU", at_most=most)
         yield Figure(f"first task, {name}: nothing compiled yet, memory", first.mib, "MiB")
         yield Figure(f"first task, {name}: all compiled before", later.cpu, "s of CPU")
@@ -76,17 +74,15 @@ def compiling() -> Iterator[Figure]:
 def _works() -> dict[str, _Work]:
     import numpy as np
 
-    # It imports the compiler, which not every process that is measured does.
+    # They import the compiler and more, which not every process that is measured does.
     from services.kafka_record_batch import encode_batch
+    from tests.unit.mysql.recordings import charsets, content
 
     found: dict[str, _Work] = {}
     for name, (value, options) in _TOPICS.items():
         values = np.frombuffer(value * _COUNT, np.uint8).reshape(_COUNT, -1).copy()
         found[name] = _Work(_RECORDS, options, bytes(encode_batch(np.full(_COUNT, 1_700_000_000_000), values)))
-    charsets = json.loads(Path(_RECORDED, "charsets-mysql.json").read_text(encoding="utf-8"))
-    numbered = {int(number): charset for number, charset in charsets.items()}
-    changes = _Work(_CHANGES, numbered, Path(_RECORDED, "full.binlog").read_bytes())
-    return {**found, "changes of a table of MySQL": changes}
+    return {**found, "changes of a table of MySQL": _Work(_CHANGES, charsets(), content("full"))}
 
 
 def _spent(work: _Work, cache: str, form: str) -> _Spent:

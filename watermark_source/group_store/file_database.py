@@ -13,11 +13,11 @@ from watermark_source.group_store.statements import COLUMNS, INDEX, INDEXED, KEY
 
 _REFUSALS = (sqlite3.ProgrammingError, sqlite3.DataError, sqlite3.IntegrityError)
 """Errors of an open database."""
-_COLUMNS = (
+_COLUMNS = [
     (f"{name} VARCHAR({TEXTS[name]})" if name in TEXTS else f"{name} BIGINT")
     + ("" if name in NULLABLE else " NOT NULL")
     for name in COLUMNS
-)
+]
 _TABLE = f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(_COLUMNS)}, PRIMARY KEY ({', '.join(KEY)}))"
 _INDEX = f"CREATE INDEX IF NOT EXISTS {INDEX} ON {TABLE} ({', '.join(INDEXED)})"
 

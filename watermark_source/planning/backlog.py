@@ -203,9 +203,10 @@ class Backlog:
         begins = self.beginnings() if self.looks else {}
         for split in blind:
             at, aim = begins.get(split, self.splits[split].watermark), watermark
+            of_slowest = limit.of_slowest if limit is not None and split == slowest else None
             # With an index the others count with what lies at their logs' ends, where they are not yet: if any counts.
-            if limit is not None and split == slowest and limit.of_slowest is not None:
-                aim = limit.of_slowest if self.index is None or limit.of_slowest == MAX else watermark
+            if of_slowest is not None and (self.index is None or of_slowest == MAX):
+                aim = of_slowest
             if aim == MAX:
                 continue
             drift, size = self.max_drift, self.blind_step
