@@ -41,16 +41,16 @@ class Folder:
         if (local := local_path(place)) is not None:
             return cls(LocalFileSystem(), str(local.absolute()))
         text = str(place)
-        if (known := _SCHEMES.get(text.partition(":")[0].lower())) is None:
-            raise UsageError(
-                f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced whole; "
-                "a path without a scheme is on Spark's fs.defaultFS. For a folder on this machine, here and in the "
-                f"query's start(), write file:{shortened(urlsplit(text).path)}; elsewhere, write the time with the "
-                "rows: completeness_of in foreachBatch"
-            )
         try:
-            # Spark takes a path as it is written, and pyarrow decodes it.
             parts = urlsplit(text)
+            if (known := _SCHEMES.get(parts.scheme)) is None:
+                raise UsageError(
+                    f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced "
+                    "whole; a path without a scheme is on Spark's fs.defaultFS. For a folder on this machine, here and "
+                    f"in the query's start(), write file:{shortened(parts.path)}; elsewhere, write the time with the "
+                    "rows: completeness_of in foreachBatch"
+                )
+            # Spark takes a path as it is written, and pyarrow decodes it.
             system, path = FileSystem.from_uri(parts._replace(scheme=known, path=quote(parts.path)).geturl())
         except ValueError as error:
             raise UsageError(f"{shortened(text)}: expected the URI of a folder: {error}") from None

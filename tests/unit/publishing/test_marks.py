@@ -202,6 +202,9 @@ def test_a_place_where_files_are_not_replaced_whole_is_refused() -> None:
     for place in ("hdfs://namenode/lake", "abfss://container@account/lake", "kafka:topic"):
         with pytest.raises(UsageError, match=r"expected a local path, file:, s3:, s3a: or gs:"):
             Folder.at(place)
+    for place in ("hdfs://[namenode/lake", "s3://[lake/counts"):
+        with pytest.raises(UsageError, match="expected the URI of a folder: Invalid IPv6 URL"):
+            Folder.at(place)
     assert place_of_sink("FileSink[file:/lake/counts]") == "file:/lake/counts"
     assert place_of_sink("ForeachBatchSink") is None
 
