@@ -266,8 +266,7 @@ def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:
     if hold.timeout is None:
         return f"to continue without a silent {words.split}, write {IDLE_TIMEOUT}"
     left = "" if hold.quiet is None else f", in {format_duration(max(0, hold.timeout - hold.quiet))}"
-    timeout = format_duration(hold.timeout)
-    return f"once it has been silent for idleTimeout ({timeout}){left}, {hold.name} is left out"
+    return f"once it has been silent for {format_duration(hold.timeout)}{left}, {hold.name} is left out"
 
 
 def from_start(words: Words) -> str:
@@ -328,7 +327,7 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
         )
     return (
         f"the limit advances once {hold.name} does, and the watermark with it: ask why(query) of the query that reads "
-        f"{hold.name}; a longer alignmentMaxDrift lets this source read further ahead of it"
+        f"{hold.name}; a longer alignmentMaxDrift would only let this source read further ahead"
     )
 
 
