@@ -6,7 +6,6 @@ are lost.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -40,8 +39,6 @@ class Fact(NamedTuple):
 _NO_OPTION: Final = "none is needed"
 _NONE_HELPS: Final = "no option helps"
 _WHILE_ROWS_COME: Final = f"{_NO_OPTION} while rows come"
-_WRITTEN: Final = re.compile(r'\.option\("(\w+)"')
-"""The option that an advice writes out."""
 
 
 class Seen(NamedTuple):
@@ -201,11 +198,10 @@ def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool, has_ended: boo
     if not to_do or ends_by_itself(hold):
         # What ends while the query runs does so once it runs again.
         return _NO_OPTION, f"; {to_do}" if to_do and not has_ended else ""
-    value = option_of(hold, source.words) or _NONE_HELPS
+    is_elsewhere = hold.by in (HeldBy.SOURCE, HeldBy.WRITER)
+    value = option_of(hold, source.words) or (f"{_NO_OPTION} here" if is_elsewhere else _NONE_HELPS)
     has_no_later = hold.is_last if hold.kind.is_silence else hold.kind is HoldKind.LEFT_OUT and not hold.follows_group
-    if hold.by in (HeldBy.SOURCE, HeldBy.WRITER):
-        value = written[1] if (written := _WRITTEN.search(to_do)) else f"{_NO_OPTION} here"
-    elif has_no_later and not has_ended:
+    if has_no_later and not is_elsewhere and not has_ended:
         value = _WHILE_ROWS_COME
     return value, f"{'' if is_one else f' for source {source.source_name}'}: {to_do}"
 
