@@ -154,7 +154,7 @@ def test_the_page_shows_a_running_query_what_holds_it_and_what_changed(
         assert source["watermark"] == START + 60_000 - 1
         assert query["open"].startswith("windows that end by 2023-11-14 22:13:59.999 UTC close, later ones are open: ")
         assert f"{topic}-1 is 20 s behind, with nothing to read" in (query["open"])
-        assert any(f"idleTimeout (1 d), in 23 h 59 min, {topic}-1 is left out" in each for each in query["remarks"])
+        assert any(f"silent for 1 d, in 23 h 59 min, {topic}-1 is left out" in each for each in query["remarks"])
         holders = [change["after"] for change in found["changes"] if change["kind"] == "holder"]
         assert holders
         assert all(a != b for a, b in pairwise(holders))

@@ -13,7 +13,7 @@ from watermark_source.durations import age_text, count_text
 from watermark_source.errors import DataLossError
 from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.history import NO_HOLDER
-from watermark_source.monitor.holder import Since, holders_text, holding, since_text, slow_batch
+from watermark_source.monitor.holder import Since, begin_text, holders_text, holding, since_text, slow_batch
 from watermark_source.monitor.missing_rows import Missing, missing_rows
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks
 from watermark_source.monitor.window_closing import Closing, closing_after_end, next_closing
@@ -111,9 +111,8 @@ def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure 
 
 
 def _lost_by_end(of: QueryClocks | None, error: Failure | None, dropped: int) -> Fact:
-    lost = Fact("Rows lost", "none", "; none was read")
-    if of is not None:
-        lost = _lost(of, tuple(missing_rows(of.sources)), dropped)
+    none = Fact("Rows lost", "none", "; none was read")
+    lost = none if of is None else _lost(of, tuple(missing_rows(of.sources)), dropped)
     if error is None:
         return lost
     if error.own == DataLossError.__name__:
@@ -132,7 +131,9 @@ def _held_by(of: QueryClocks, why: Diagnosis, since: Since | None, reason: str) 
         source, hold = held
         who = holder_name(hold) if hold.by is HeldBy.SOURCE else holders_text(source)
         whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
-        long = "" if since is None else f" {since_text(since, of.at)}"
+        # The reason of a silent one states a time of its own: two in one sentence are taken for each other.
+        text = begin_text if hold.kind is HoldKind.SILENT else since_text
+        long = "" if since is None else f" {text(since, of.at)}"
         of_first = f"{hold.name}: " if len(holding(source)) > 1 else ""
         return Fact("Held by", who, f"{whose}{long}: {of_first}{hold.why}")
     if batch is not None:
@@ -197,11 +198,10 @@ def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool, has_ended: boo
     if not to_do or ends_by_itself(hold):
         # What ends while the query runs does so once it runs again.
         return _NO_OPTION, f"; {to_do}" if to_do and not has_ended else ""
-    value = option_of(hold, source.words) or _NONE_HELPS
+    is_elsewhere = hold.by in (HeldBy.SOURCE, HeldBy.WRITER)
+    value = option_of(hold, source.words) or (f"{_NO_OPTION} here" if is_elsewhere else _NONE_HELPS)
     has_no_later = hold.is_last if hold.kind.is_silence else hold.kind is HoldKind.LEFT_OUT and not hold.follows_group
-    if hold.by in (HeldBy.SOURCE, HeldBy.WRITER):
-        value = f"{_NO_OPTION} here"
-    elif has_no_later and not has_ended:
+    if has_no_later and not is_elsewhere and not has_ended:
         value = _WHILE_ROWS_COME
     return value, f"{'' if is_one else f' for source {source.source_name}'}: {to_do}"
 

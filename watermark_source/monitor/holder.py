@@ -51,10 +51,12 @@ class Since(NamedTuple):
     """Whether it may have held before the first look."""
 
 
+def begin_text(since: Since, at: int) -> str:
+    """Return since when something has held, as of a moment in milliseconds."""
+    return f"since {short_time(since.at, at)}{' or before' if since.is_least else ''}"
+
+
 def since_text(since: Since, at: int) -> str:
     """Return since when something has held, and for how long at a moment in milliseconds."""
-    begin, long = short_time(since.at, at), at - since.at
-    or_before = " or before" if since.is_least else ""
-    if long < _WORTH_NAMING:
-        return f"since {begin}{or_before}"
-    return f"since {begin}{or_before} ({'at least ' if since.is_least else ''}{age_text(long)})"
+    begin, long = begin_text(since, at), at - since.at
+    return f"{begin} ({'at least ' if since.is_least else ''}{age_text(long)})" if long >= _WORTH_NAMING else begin

@@ -182,7 +182,7 @@ def _of_writer(writer: WriterView, source: SourceStatus, now: int) -> Lane:
         watermark=writer.watermark if is_moment(writer.watermark) else None,
         newest=writer.announced if is_moment(writer.announced) else None,
         note=_note(writer.why),
-        unread=writer.rows_before_next,
+        unread=0 if source.lag == 0 else writer.rows_before_next,
         exact=f"{name}: {writer.status}; {_exact(writer.watermark, now)}; {writer.why}",
     )
 

@@ -193,7 +193,8 @@ def _snapshot(of: list[SnapshotProgress], now: int) -> str:
         return f"a snapshot is being read, {count_text(rows, 'row')} so far"
     left = [each.left for each in of if each.left]
     to_go = f", with about {age_text(max(left))} to go, until {short_time(now + max(left), now)}" if left else ""
-    return f"the snapshot is {min(99, 100 * rows // sum(known))} % read{to_go}"
+    tables = f" of all {len(of)} tables" if len(of) > 1 else ""
+    return f"the snapshot{tables} is {min(99, 100 * rows // sum(known))} % read{to_go}"
 
 
 def _data_old(of: QueryClocks, parts: Delays) -> str:

@@ -94,11 +94,9 @@ def _of_batches(of: QueryClocks, why: Diagnosis, end: int | None) -> Closing | N
     batch, late = slow_batch(of, why), behind_clock(of.at, of.applied_watermark)
     if of.held is None and why.verdict is DelayVerdict.FRESH and late is not None and late >= 0:
         about = f"about {age_text(late)} after its end"
-        return (
-            Closing(about)
-            if end is None
-            else Closing(f"at {short_time(end + late + _HALF_SECOND, of.at)}", f", {about}")
-        )
+        if end is None:
+            return Closing(about)
+        return Closing(f"at {short_time(end + late + _HALF_SECOND, of.at)}", f", {about}")
     if batch is not None:
         return Closing(f"in a batch after {batch.name}")
     if end is not None and of.input_watermark is not None and of.input_watermark >= end:

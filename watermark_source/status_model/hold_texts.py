@@ -226,12 +226,16 @@ def advice(hold: Hold, words: Words, window: Waiting = ANY_WINDOW) -> str:
         window: what waits for it.
     """
     if hold.by is HeldBy.WRITER:
-        return _of_writer(hold, words.watermarks)
+        return _of_writer(hold, words.watermarks)[0]
     return ENGLISH[hold.kind].advice(hold, words, window)
 
 
 def option_of(hold: Hold, words: Words) -> str:
     """Return the options that its advice is about; empty if none ends it."""
+    if hold.by is HeldBy.WRITER:
+        return _of_writer(hold, words.watermarks)[1]
+    if hold.by is HeldBy.SOURCE:
+        return "alignmentMembers" if hold.name == str(TO_COME) else ""
     return ENGLISH[hold.kind].option.format(event_time=words.event_time or "")
 
 
@@ -246,18 +250,18 @@ _STOPPED_AFTER: Final = 60_000
 """Milliseconds without an announcement after which a writer may have stopped."""
 
 
-def _of_writer(hold: Hold, command: str | None) -> str:
+def _of_writer(hold: Hold, command: str | None) -> tuple[str, str]:
+    """Return the advice about a writer, and the option that it writes out."""
     if hold.name == THE_ANNOUNCEMENTS:
-        return writers_line([]) if hold.kind is HoldKind.NEVER else ""
+        return (writers_line([]), "watermarkStrategy") if hold.kind is HoldKind.NEVER else ("", "")
     if hold.kind is HoldKind.NO_ANSWER:
-        return gone_line([hold.name], command)
-    if hold.kind is HoldKind.NEVER:
-        return writers_line([hold.name], command)
-    if not hold.kind.is_caught_up:
-        return ""
-    if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
-        return f"see why(query) in the job of {hold.name}, which announced less than a minute ago"
-    return writers_line([hold.name], command)
+        return gone_line([hold.name], command), "writerTimeToLive"
+    if hold.kind is not HoldKind.NEVER:
+        if not hold.kind.is_caught_up:
+            return "", ""
+        if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
+            return f"see why(query) in the job of {hold.name}, which announced less than a minute ago", ""
+    return writers_line([hold.name], command), "writerTimeToLive"
 
 
 def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:
@@ -266,8 +270,7 @@ def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:
     if hold.timeout is None:
         return f"to continue without a silent {words.split}, write {IDLE_TIMEOUT}"
     left = "" if hold.quiet is None else f", in {format_duration(max(0, hold.timeout - hold.quiet))}"
-    timeout = format_duration(hold.timeout)
-    return f"once it has been silent for idleTimeout ({timeout}){left}, {hold.name} is left out"
+    return f"once it has been silent for {format_duration(hold.timeout)}{left}, {hold.name} is left out"
 
 
 def from_start(words: Words) -> str:
@@ -328,7 +331,7 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
         )
     return (
         f"the limit advances once {hold.name} does, and the watermark with it: ask why(query) of the query that reads "
-        f"{hold.name}; a longer alignmentMaxDrift lets this source read further ahead of it"
+        f"{hold.name}; a longer alignmentMaxDrift would only let this source read further ahead"
     )
 
 

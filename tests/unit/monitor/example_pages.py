@@ -69,16 +69,19 @@ def query(
 
 
 def over_time(of: SourceStatus, since: int | None = None, *, lasted: int = 15 * MINUTE) -> Mapping[str, Any]:
-    """Return a source over time up to its report: it was on time up to a moment, or always."""
-    behind, lag, begun = of.at - (of.watermark or 0), of.lag or 0, of.at if since is None else since
-    low = behind if since is None else min(behind, 4_200)
+    """Return a source over time up to its report: it was on time up to a moment, or always.
+
+    Its watermark is where it is since then, and what is unread has come since then.
+    """
+    mark, lag = of.watermark or 0, of.lag or 0
+    low, usual = (of.at - mark, max(0, lag - 2)) if since is None else (4_200, 0)
     points = []
     for n, t in enumerate(range(of.at - lasted, of.at, 20 * SECOND)):
-        share = max(0, t - begun) / max(1, of.at - begun)
-        points.append(
-            Point(t, low + round(600 * math.sin(n)) + round((behind - low) * share), round(lag * share) + n % 5)
-        )
-    return {of.source_name: [*points, Point(of.at, behind, lag)]}
+        unread = usual + n % 5
+        if since is not None and t >= since:
+            unread = lag * (t - since) // (of.at - since)
+        points.append(Point(t, max(low + round(600 * math.sin(n)), t - mark), unread))
+    return {of.source_name: [*points, Point(of.at, of.at - mark, lag)]}
 
 
 def holder(at: int, before: str, after: str, *, name: str = "orders-by-minute", source: str = "orders") -> Change:
@@ -116,27 +119,27 @@ def held_back() -> Page:
     )  # fmt: skip
     source = source_status(
         split_view(0, Status.PAUSED, watermark=NOON + 68 * MINUTE, position=3_528, end=4_385, drift=68 * MINUTE,
-                   since=NOW - 58 * SECOND, why="1 h 08 min ahead of orders-2 (alignmentMaxDrift 10 min)"),
+                   since=NOW - 606 * SECOND, why="1 h 08 min ahead of orders-2 (alignmentMaxDrift 10 min)"),
         split_view(1, Status.PAUSED, watermark=NOON + 9 * MINUTE + 47 * SECOND, position=4_244, end=4_385,
                    since=NOW - 17 * SECOND, drift=587_000,
                    why="next record over 10 min ahead of orders-2 (alignmentMaxDrift)"),
         split_view(2, watermark=NOON, position=4_385, end=4_385, quiet=4 * SECOND, holds_back=True, drift=0,
                    kind=HoldKind.SILENT, why=hold.why),
-        split_view(3, Status.IDLE, watermark=None, position=0, end=0, quiet=64 * SECOND, since=NOW - 58 * SECOND,
-                   why="nothing to read for 1 min 04 s (idleTimeout 10 s)"),
+        split_view(3, Status.IDLE, watermark=None, position=0, end=0, quiet=16 * MINUTE, since=NOW - 950 * SECOND,
+                   why="nothing to read for 16 min (idleTimeout 10 s)"),
         **read(
             group=GroupStatus("checkout", 10 * MINUTE, NOON + 10 * MINUTE, 4, minimum=NOON, holder="orders-2"),
-            slowest=(hold,), without_holder=NOON + 9 * MINUTE + 46 * SECOND, idle_timeout=10 * SECOND,
-            unread=Unprocessed(NOW - 90 * SECOND, "orders-0"), newest=NOON + 68 * MINUTE,
+            slowest=(hold,), without_holder=NOON + 9 * MINUTE + 47 * SECOND, idle_timeout=10 * SECOND,
+            unread=Unprocessed(NOW - 605 * SECOND, "orders-0"), newest=NOON + 68 * MINUTE,
         ),
     )  # fmt: skip
     changes = (
         holder(NOW - 808 * SECOND, "nothing", "orders-1"), holder(NOW - 750 * SECOND, "orders-1", "nothing"),
-        holder(NOW - 699 * SECOND, "nothing", "orders-0"), holder(NOW - 617 * SECOND, "orders-0", "orders-2"),
+        holder(NOW - 699 * SECOND, "nothing", "orders-0"), holder(NOW - 606 * SECOND, "orders-0", "orders-2"),
     )  # fmt: skip
     shown = query(
-        "orders-by-minute", source, applied=NOON, held_since={"orders": NOW - 617 * SECOND},
-        points=over_time(source, NOW - 617 * SECOND),
+        "orders-by-minute", source, applied=NOON, rows=5_214, held_since={"orders": NOW - 606 * SECOND},
+        points=over_time(source, NOW - 606 * SECOND),
     )  # fmt: skip
     return page(shown, at=NOW, changes=changes)
 
@@ -176,12 +179,13 @@ def many(partitions: int = 10_000) -> Page:
 def on_time() -> Page:
     """Eight partitions take turns."""
     views = [
-        split_view(n, watermark=NOW - 2_900 + 110 * n, position=100, end=100 + n % 4, newest_in_log=NOW - 400 - 90 * n)
+        split_view(n, watermark=NOW - 2_900 + 100 * n, position=1_519, end=1_519 + n % 4,
+                   newest_in_log=NOW - 1_401 + 100 * n + 170 * (n % 4) if n % 4 else None)
         for n in range(8)
-    ]
+    ]  # fmt: skip
     turn = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOW - 2_900, takes_turns=True, why="caught up")
-    source = source_status(*views, **read(watermark=NOW - 2_900, slowest=(turn,), out_of_orderness=1_499))
-    shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=2_210, windows=Windows(SECOND, SECOND),
+    source = source_status(*views, **read(watermark=NOW - 2_900, slowest=(turn,), out_of_orderness=1_499, rows=12_152))
+    shown = query("orders-by-minute", source, applied=NOW - 3_500, rows=46, windows=Windows(SECOND, SECOND),
                   points=over_time(source))  # fmt: skip
     return page(shown, at=NOW)
 
@@ -195,11 +199,11 @@ def no_watermark() -> Page:
         split_view(3, watermark=None, position=0, end=0, holds_back=True, kind=HoldKind.NEVER, why=hold.why),
     ]  # fmt: skip
     source = source_status(
-        *views, **read(watermark=None, slowest=(hold,), without_holder=NOW - 31 * SECOND, newest=NOW - SECOND)
+        *views, **read(watermark=None, slowest=(hold,), without_holder=NOW - 31 * SECOND, newest=NOW - SECOND, rows=300)
     )
     began = NOW - 240 * SECOND
     points = [Point(began + n * 20 * SECOND, None, n % 8) for n in range(13)]
-    return held(query("orders-by-minute", source, points={"orders": points}, held_since={"orders": began}))
+    return held(query("orders-by-minute", source, rows=300, points={"orders": points}, held_since={"orders": began}))
 
 
 def snapshot() -> Page:
@@ -213,23 +217,29 @@ def snapshot() -> Page:
         SnapshotProgress(log="shop.orders_us", rows=62_000, chunks=15, expected=199_128, rate=302, done=False,
                          began=began),
     )  # fmt: skip
-    views = [split_view(n, watermark=None, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why) for n in range(1)]
-    source = source_status(*views, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
+    changes = split_view(0, watermark=None, uncounted=True, holds_back=True, kind=HoldKind.SNAPSHOT, why=hold.why)
+    changes = replace(changes, split=Split("shop", 0))
+    source = source_status(changes, **read(watermark=None, slowest=(hold,), snapshots=tables, source_name="shop",
                                           rows=199_628, format_name="mysql-cdc-wm"))  # fmt: skip
-    return held(query("revenue", source, rows=12_044, held_since={"shop": began}))
+    source = replace(source, lag=None)
+    return held(query("revenue", source, rows=199_628, held_since={"shop": began}))
 
 
 def failed() -> Page:
     """A query that failed three minutes ago, as its last batch left it."""
     at = NOW - 192 * SECOND
-    views = [split_view(n, watermark=at - 3_200 + 300 * ((n + 2) % 6), end=100 + n) for n in range(6)]
+    read_to = [81_382, 81_382, 81_382, 81_382, 81_400, 81_382]
+    views = [
+        split_view(n, watermark=at - 3_000 + 300 * ((n + 2) % 6), position=each, end=each + n)
+        for n, each in enumerate(read_to)
+    ]
     views = [replace(view, split=Split("invoices", view.split.number)) for view in views]
-    source = source_status(*views, **read(watermark=at - 3_200, at=at, slowest=(), out_of_orderness=999,
-                                          source_name="invoices", rows=488_310))  # fmt: skip
+    source = source_status(*views, **read(watermark=at - 3_000, at=at, slowest=(), out_of_orderness=999,
+                                          source_name="invoices", rows=sum(read_to)))  # fmt: skip
     shown = query("invoices", source, applied=at - 4_000, at=at, rows=87, windows=None,
                   points=over_time(source))  # fmt: skip
     error = (
-        "data was lost: invoices-4 was read only up to 81400, and begins at 92118 now: what was between, up to 10 718 "
+        "data was lost: invoices-4 was read only up to 81400, and begins at 81404 now: what was between, up to 4 "
         "rows, was deleted before it was read. Set failOnDataLoss to false to continue with the rest (what is skipped "
         "is then logged)."
     )
@@ -260,15 +270,16 @@ def frozen_source() -> Page:
     group = GroupStatus("checkout", MINUTE, NOW - 13 * SECOND, 2, others=2, slowest="payments", peers=peers,
                         minimum=NOW - 73 * SECOND, holder="payments", store="driver")  # fmt: skip
     views = [
-        split_view(n, Status.PAUSED, watermark=NOW - 14 * SECOND + 900 * n, end=1_290 + n, drift=59_000,
+        split_view(n, Status.PAUSED, watermark=NOW - 14 * SECOND + 900 * n, position=90_000,
+                   end=91_190 + n, drift=59_000,
                    newest_in_log=NOW - SECOND, why="next record over 1 min ahead of payments (alignmentMaxDrift)")
         for n in range(2)
     ]  # fmt: skip
     waits = Unprocessed(NOW - 12 * SECOND, "orders-0")
     source = source_status(*views, **read(
         watermark=NOW - 14 * SECOND, group=group, slowest=(hold,), out_of_orderness=2_000, unread=waits,
-        rows=84_307))  # fmt: skip
-    return held(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=400,
+        rows=180_000))  # fmt: skip
+    return held(query("orders-with-payments", source, applied=NOW - 15 * SECOND, rows=1_840,
                       windows=Windows(10 * SECOND, 10 * SECOND), points=over_time(source, NOW - 11 * SECOND),
                       held_since={"orders": NOW - 11 * SECOND}))  # fmt: skip
 
@@ -296,12 +307,16 @@ def two_sources() -> Page:
 
 def replay() -> Page:
     """History of two days ago is read."""
-    then = NOW - 51 * HOUR
-    views = [split_view(n, watermark=then + 40 * SECOND * n, position=100, end=9_000_000) for n in range(4)]
-    old = Unprocessed(NOW - 40 * MINUTE, "orders-0", is_older=True)
-    source = source_status(*views, **read(watermark=then, slowest=(), newest=then + 200 * SECOND, unread=old))
-    points = [Point(NOW - m * MINUTE, 51 * HOUR + 41 * m * MINUTE, 35_999_600 + 450_000 * m) for m in range(15, -1, -1)]
-    return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=120_000, points={"orders": points},
+    then, pace = NOW - 51 * HOUR - 30 * MINUTE, 440_000
+    views = [
+        split_view(n, watermark=then + 40 * SECOND * n, position=15 * pace // 4, end=15 * pace // 4 + 9_000_000)
+        for n in range(4)
+    ]
+    old = Unprocessed(NOW - 15 * MINUTE, "orders-0", is_older=True)
+    source = source_status(*views, **read(watermark=then, slowest=(), newest=then + 200 * SECOND, unread=old,
+                                          rows=15 * pace))  # fmt: skip
+    points = [Point(NOW - m * MINUTE, NOW - then + 41 * m * MINUTE, 36_000_000 + pace * m) for m in range(15, -1, -1)]
+    return page(query("backfill-2025", source, applied=then - 5 * SECOND, rows=12_000, points={"orders": points},
                       windows=Windows(10 * SECOND, 10 * SECOND)), at=NOW)  # fmt: skip
 
 
@@ -320,7 +335,7 @@ def announced(
     topic = source_status(split_view(0, watermark=None, end=100), **read(
         watermark=last, writers=(writer,), slowest=(hold,), source_name="sessions-topic", newest=last,
         rows=3_918))  # fmt: skip
-    return held(query("daily-revenue", topic, applied=last, points=over_time(topic, NOW - 10 * MINUTE),
+    return held(query("daily-revenue", topic, applied=last, rows=612, points=over_time(topic, NOW - 10 * MINUTE),
                       held_since={"sessions-topic": NOW - 10 * MINUTE}))  # fmt: skip
 
 

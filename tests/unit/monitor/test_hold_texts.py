@@ -21,8 +21,9 @@ from watermark_source.planning.announced import (
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.group_limit import TO_COME
 from watermark_source.planning.hold_kinds import NOTHING_KNOWN, AlignmentWait, Behind, HoldKind, SplitFacts, split_kind
-from watermark_source.planning.holds import NOTABLE, HeldBy, Hold, writer_hold
+from watermark_source.planning.holds import NOTABLE, THE_ANNOUNCEMENTS, HeldBy, Hold, writer_hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.state import SplitState, SplitStatus
 from watermark_source.planning.strategy import Announced, Bounded, Punctuated, WatermarkStrategy
@@ -290,7 +291,10 @@ def test_the_first_words_about_an_option_are_the_answer(kind: HoldKind) -> None:
     for hold, answer in (
         (bare, FIRST_WORDS.get(kind, "no option helps")),
         (replace(bare, by=HeldBy.SOURCE, kind=HoldKind.PAUSED), "none is needed here"),
-        (replace(bare, by=HeldBy.WRITER, kind=HoldKind.NEVER), "none is needed here"),
+        (replace(bare, by=HeldBy.SOURCE, kind=HoldKind.PAUSED, name=str(TO_COME)), "alignmentMembers"),
+        (replace(bare, by=HeldBy.WRITER, kind=HoldKind.NEVER), "writerTimeToLive"),
+        (replace(bare, by=HeldBy.WRITER, kind=HoldKind.NEVER, name=THE_ANNOUNCEMENTS), "watermarkStrategy"),
+        (replace(bare, by=HeldBy.WRITER, kind=HoldKind.SILENT, quiet=9_000), "none is needed here"),
         (replace(bare, by=HeldBy.SPLIT, kind=HoldKind.LEFT_OUT, follows_group=True), "idleFollows"),
         (replace(bare, by=HeldBy.SPLIT, kind=HoldKind.SILENT, is_last=True), "none is needed while rows come"),
     ):

@@ -77,8 +77,8 @@ def test_with_an_idle_timeout_it_is_stated_when_a_silent_partition_is_left_out()
     found = explained(source_status(PASSED, quiet, NEVER, watermark=None, idle_timeout=30_000))
     assert found.sentence.endswith("orders-1 is 17 min behind, with nothing to read; orders-2 has never had a record")
     assert found.remarks == (
-        "to do: once it has been silent for idleTimeout (30 s), in 23 s, orders-1 is left out",
-        "to do: once it has been silent for idleTimeout (30 s), orders-2 is left out",
+        "to do: once it has been silent for 30 s, in 23 s, orders-1 is left out",
+        "to do: once it has been silent for 30 s, orders-2 is left out",
     )
 
 
@@ -87,7 +87,7 @@ def test_a_partition_that_waits_for_its_idle_timeout_is_not_advised_to_shorten_t
     quiet = behind(1, end=100, quiet=3_500)
     late = {"idle_timeout": 10_000, "out_of_orderness": 20 * MINUTE}
     found = explained(source_status(PASSED, quiet, **late))
-    left_out = "once it has been silent for idleTimeout (10 s), in 6.5 s, orders-1 is left out"
+    left_out = "once it has been silent for 10 s, in 6.5 s, orders-1 is left out"
     assert found.remarks == (f"to do: {left_out}",)
 
 
@@ -366,7 +366,7 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
     (remark,) = found.remarks
     assert remark.startswith("to do: the limit advances once payments does, and the watermark with it: ask why(query)")
-    assert remark.endswith("a longer alignmentMaxDrift lets this source read further ahead of it")
+    assert remark.endswith("a longer alignmentMaxDrift would only let this source read further ahead")
     missing = replace(group, others=0, slowest=None)
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=missing))
     assert any("start the other sources of the alignment group" in remark for remark in found.remarks)

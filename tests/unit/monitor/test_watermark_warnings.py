@@ -153,8 +153,8 @@ def test_the_warning_of_a_run_says_that_silence_counts_from_run_to_run() -> None
 @pytest.mark.parametrize(
     ("kind", "fields", "line"),
     [
-        (HoldKind.NEVER, {"timeout": 600_000}, "silent for idleTimeout (10 min), orders-2 is left out"),
-        (HoldKind.SILENT, {"timeout": 10_000, "quiet": 3_500}, "idleTimeout (10 s), in 6.5 s, orders-2 is left out"),
+        (HoldKind.NEVER, {"timeout": 600_000}, "silent for 10 min, orders-2 is left out"),
+        (HoldKind.SILENT, {"timeout": 10_000, "quiet": 3_500}, "silent for 10 s, in 6.5 s, orders-2 is left out"),
         (
             HoldKind.BACKLOG,
             {"lag": 7},
