@@ -16,7 +16,7 @@ from watermark_source.monitor.history import NO_HOLDER
 from watermark_source.monitor.holder import Since, begin_text, holders_text, holding, since_text, slow_batch
 from watermark_source.monitor.missing_rows import Missing, missing_rows
 from watermark_source.monitor.three_clocks import DelayVerdict, Diagnosis, QueryClocks
-from watermark_source.monitor.window_closing import Closing, closing_after_end, next_closing
+from watermark_source.monitor.window_closing import Closing, closing_after_end, next_closing, silent_peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import NOTABLE, HeldBy, Hold
 from watermark_source.planning.watermark import is_moment
@@ -102,6 +102,8 @@ def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure 
     if batch is not None:
         again += f": it continues with batch {count_text(batch + 1)}"
     if error is not None and error.own:
+        if error.own == DataLossError.__name__:
+            return Fact("Option", "failOnDataLoss", f", as the error states; then {again}")
         return Fact("Option", "see the error", f", which states what to do; then {again}")
     if error is not None:
         again = f"once the cause of the error is gone, {again}"
@@ -116,8 +118,8 @@ def _lost_by_end(of: QueryClocks | None, error: Failure | None, dropped: int) ->
     if error is None:
         return lost
     if error.own == DataLossError.__name__:
-        read = f" for rows that were not read; of those that were: {lost.value}{lost.about}"
-        return lost._replace(value="see the error", about=read)
+        read = f", deleted before they were read; of those that were read: {lost.value}{lost.about}"
+        return lost._replace(value="those that the error names", about=read)
     return lost._replace(about=f"{lost.about}; the batch that failed is repeated from the checkpoint")
 
 
@@ -131,11 +133,16 @@ def _held_by(of: QueryClocks, why: Diagnosis, since: Since | None, reason: str) 
         source, hold = held
         who = holder_name(hold) if hold.by is HeldBy.SOURCE else holders_text(source)
         whose = f" of source {source.source_name}" if len(of.sources) > 1 else ""
+        peer, is_silent = silent_peer(source, hold), hold.kind is HoldKind.SILENT
         # The reason of a silent one states a time of its own: two in one sentence are taken for each other.
-        text = begin_text if hold.kind is HoldKind.SILENT else since_text
+        text = begin_text if is_silent or peer is not None else since_text
         long = "" if since is None else f" {text(since, of.at)}"
-        of_first = f"{hold.name}: " if len(holding(source)) > 1 else ""
-        return Fact("Held by", who, f"{whose}{long}: {of_first}{hold.why}")
+        first = f"{hold.name}: " if len(holding(source)) > 1 else ""
+        if peer is not None:
+            first += f"it has reported nothing for {age_text(peer.silent)}; "
+        elif is_silent and hold.newest is not None:
+            first += f"its newest record is from {short_time(hold.newest, of.at)}; "
+        return Fact("Held by", who, f"{whose}{long}: {first}{hold.why}")
     if batch is not None:
         before = None if of.batch is None else of.batch.lasted
         took = "" if before is None else f"; the one before took {age_text(before)}"

@@ -142,8 +142,8 @@ def _once_limit(source: SourceStatus, hold: Hold, now: int, end: int | None) -> 
     drift, given_up = None if source.group is None else source.group.max_drift, _given_up(source, hold, now)
     if end is None or drift is None:
         return _once(f"the watermark of {hold.name} moves on", given_up)
-    limit = f", and the limit, {age_text(drift)} ahead of it, {short_time(end, now)}"
-    return _once(f"the watermark of {hold.name} passes {short_time(end - drift, now)}", f"{limit}{given_up}")
+    limit = f"; the limit is {age_text(drift)} ahead of it"
+    return _once(f"the watermark of {hold.name} passes {short_time(end - drift, now)}", f"{given_up}{limit}")
 
 
 _WITHOUT_A_LIMIT: Final[Mapping[str, Closing]] = {
@@ -170,7 +170,7 @@ def _given_up(source: SourceStatus, hold: Hold, now: int) -> str:
     if peer is None or peer.time_to_live is None:
         return ""
     at = short_time(source.at - peer.silent + peer.time_to_live, now)
-    return f", or {hold.name} is waited for no more, at {at}"
+    return f", or at {at}, when {hold.name} is waited for no more"
 
 
 def _once_left_out(source: SourceStatus, passes: str, otherwise: str, now: int) -> Closing:

@@ -331,7 +331,7 @@ def _paused_advice(hold: Hold, _: Words, __: Waiting) -> str:
         )
     return (
         f"the limit advances once {hold.name} does, and the watermark with it: ask why(query) of the query that reads "
-        f"{hold.name}; a longer alignmentMaxDrift would only let this source read further ahead"
+        f"{hold.name}"
     )
 
 

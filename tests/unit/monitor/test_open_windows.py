@@ -366,7 +366,7 @@ def test_a_group_that_lets_no_source_read_is_named(tmp_path: Path) -> None:
     assert "its alignment group lets no source read yet: the slowest source is payments" in found.sentence
     (remark,) = found.remarks
     assert remark.startswith("to do: the limit advances once payments does, and the watermark with it: ask why(query)")
-    assert remark.endswith("a longer alignmentMaxDrift would only let this source read further ahead")
+    assert remark.endswith("ask why(query) of the query that reads payments")
     missing = replace(group, others=0, slowest=None)
     found = explained(source_status(split_view(0, watermark=None, position=0), watermark=None, group=missing))
     assert any("start the other sources of the alignment group" in remark for remark in found.remarks)
