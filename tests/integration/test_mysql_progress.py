@@ -93,7 +93,7 @@ def test_windows_wait_for_the_snapshot_by_the_status_and_by_the_checkpoint(
         at = QueryAt(sources=(status_from_json(report),), batch=number, applied=None)
         stored = why_open(checkpoint(tmp_path / str(number), [json.dumps(end)], []))
         sentences.append((open_window(at, None).sentence, stored.sentence))
-    waits = [["is read first, and rows of a snapshot have no watermark" in each for each in both] for both in sentences]
+    waits = [["is read before the changes, and rows of a snapshot" in each for each in both] for both in sentences]
     assert waits[0] == [True, True]
     assert waits[-1] == [False, False]
     assert sorted(waits, reverse=True) == waits

@@ -91,7 +91,8 @@ def unread_text(of: Lane) -> str:
 def lanes_of(source: SourceStatus, now: int) -> tuple[Lane, ...]:
     """Return the rows of a source: what holds it first, then by watermark, and at the end what is left out."""
     if source.processing_time:
-        return (Lane(name="the clock", word="event time", look=Look.COUNTS, watermark=source.watermark),)
+        mark, unread = source.watermark, source.lag
+        return (Lane(name="the clock", word="event time", look=Look.COUNTS, watermark=mark, unread=unread),)
     peers = () if source.group is None else source.group.peers
     others = sorted((_of_peer(peer, source, now) for peer in peers), key=_order)
     if source.is_announced:

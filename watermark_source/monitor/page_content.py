@@ -176,7 +176,7 @@ def clock_rows(of: QueryClocks, recent: Freshness = NO_FRESHNESS) -> Iterator[Cl
 
 def _moment_row(title: str, at: int | None, now: int, unknown: str = "") -> ClockRow:
     late = behind_clock(now, at)
-    return ClockRow(title, short_time(at, now), unknown if late is None else from_clock(late))
+    return ClockRow(title, short_time(at, now), unknown if late is None else from_clock(late, age_text))
 
 
 class Upstream(NamedTuple):

@@ -538,6 +538,6 @@ def _quiet(of: QueryClocks, parts: Delays) -> str:
     return f"no rows arrive: all are processed, and the last came {format_duration(parts.quiet)} ago"
 
 
-def from_clock(lag: int) -> str:
+def from_clock(lag: int, text: Callable[[int], str] = format_duration) -> str:
     """Return how many milliseconds a watermark is behind the clock, or ahead of it, as text."""
-    return f"{format_duration(abs(lag))} {'behind' if lag >= 0 else 'ahead of'} the clock"
+    return f"{text(abs(lag))} {'behind' if lag >= 0 else 'ahead of'} the clock"

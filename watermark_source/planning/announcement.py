@@ -208,8 +208,8 @@ def gone_line(names: Sequence[str], command: str | None = None) -> str:
     """Return what to do about writers that announce no more; ``command``: about the writers of their log."""
     name, it = (names[0], "it") if len(names) == 1 else ("WRITER", "one")
     return (
-        f"if {it} is gone for good: {on_writers(f'drop {name}', command)}, and remove its name from announcedBy, if it "
-        'is there; or .option("writerTimeToLive", "10 minutes")'
+        f'if {it} is gone for good: .option("writerTimeToLive", "10 minutes") waits for it no longer; or '
+        f"{on_writers(f'drop {name}', command)}, and remove its name from announcedBy, if it is there"
     )
 
 

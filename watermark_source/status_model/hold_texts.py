@@ -440,8 +440,8 @@ ENGLISH: Final[Mapping[HoldKind, English]] = {
         "the log of {who} does not answer",
     ),
     HoldKind.SNAPSHOT: English(
-        lambda *_: "it is read first, and rows of a snapshot have no watermark",
-        "{who} {are} read first, and rows of a snapshot have no watermark",
+        lambda *_: "it is read before the changes, and rows of a snapshot have no watermark",
+        "{who} {are} read before the changes, and rows of a snapshot have no watermark",
         lambda *_: "the watermark begins with the changes behind it",
         "{who} is read first",
     ),

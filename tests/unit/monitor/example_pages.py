@@ -209,7 +209,7 @@ def no_watermark() -> Page:
 def snapshot() -> Page:
     """Three tables are copied before the first watermark."""
     hold = Hold(by=HeldBy.READING, name="the snapshot of shop.orders_us", kind=HoldKind.SNAPSHOT,
-                why="it is read first, and rows of a snapshot have no watermark")  # fmt: skip
+                why="it is read before the changes, and rows of a snapshot have no watermark")  # fmt: skip
     began = NOW - 11 * MINUTE
     tables = (
         SnapshotProgress(log="shop.customers", rows=12_500, chunks=3, expected=12_500, rate=None, done=True),

@@ -343,7 +343,7 @@ def test_a_snapshot_comes_first() -> None:
     tables = [SnapshotProgress(log="shop.orders", rows=5, chunks=1, expected=10, rate=None, done=False)]
     status = source_status(split_view(1, watermark=None, position=4, end=4), watermark=None, snapshots=tables)
     assert (
-        "the snapshot of shop.orders is read first, and rows of a snapshot have no watermark"
+        "the snapshot of shop.orders is read before the changes, and rows of a snapshot have no watermark"
         in explained(status).sentence
     )
 
@@ -354,8 +354,8 @@ def test_the_snapshot_of_a_checkpoint_comes_first(tmp_path: Path) -> None:
     folder = checkpoint(tmp_path, [json.dumps(offset | {"snapshot": {"shop.orders": [[100]]}, "complete": []})], [0])
     found = why_open(folder)
     assert found.sentence == (
-        "no window has closed yet, because there is no watermark: the snapshot of shop.orders is read first, and rows "
-        "of a snapshot have no watermark"
+        "no window has closed yet, because there is no watermark: the snapshot of shop.orders is read before the "
+        "changes, and rows of a snapshot have no watermark"
     )
     assert found.remarks[0].startswith("as of batch 0 (committed")
 
@@ -413,8 +413,8 @@ def test_announced_watermarks_wait_for_writers() -> None:
 
 SEE = "(see python -m watermark_source watermarks --help)"
 GONE = (
-    f"if it is gone for good: drop carts {SEE}, and remove its name from announcedBy, if it is there; or "
-    '.option("writerTimeToLive", "10 minutes")'
+    'if it is gone for good: .option("writerTimeToLive", "10 minutes") waits for it no longer; or '
+    f"drop carts {SEE}, and remove its name from announcedBy, if it is there"
 )
 
 

@@ -328,7 +328,7 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
             "announced",
             (
                 "Held by" + "writer sessions since 12:00:11: has announced nothing for 10 min 10 s",
-                "Option" + "writerTimeToLive: start writer sessions; if it is gone for good: python -m",
+                "Option" + "writerTimeToLive: start writer sessions; if it is gone for good",
                 # Where all is read, nothing of it is unknown.
                 "10 min behind" + "0 unread",
                 "11:59:00 to 12:00:00 closes once the watermark of writer sessions passes 12:00:00",
@@ -383,9 +383,20 @@ def test_the_sentence_names_how_late_and_why(name: str, lead: str) -> None:
                 "data was lost: invoices-4 was read only up to 81400",
                 "Option" + "failOnDataLoss, as the error states; then start the query again with its checkpoint",
                 "Rows lostthose that the error names, deleted before they were read; of those that were read: none",
+                "3 s behind" + "? unread",
             ),
         ),
-        ("on-the-clock", ("Held by" + "nothing; event time is the clock", "12:10:10 closes at 12:10:12")),
+        (
+            "on-the-clock",
+            (
+                "Held by" + "nothing; event time is the clock",
+                "12:10:10 closes at 12:10:12",
+                "event time0.9 s behind" + "4 unread",
+                "12:10:10 0.9 s behind the clock",
+            ),
+        ),
+        # Its furthest partition is ahead of the clock.
+        ("chain", ("furthest of 4 partitions" + "0 s behind",)),
     ],
 )
 def test_who_holds_why_since_when_which_option_when_windows_close_and_whether_rows_are_lost(

@@ -443,7 +443,7 @@ def test_a_standing_watermark_that_writers_announce_names_the_writer_that_holds_
         "It is held back by writer sessions: has announced nothing for 2 min. Start writer sessions; if it is gone"
         in text
     )
-    assert "drop sessions, and remove its name from announcedBy, if it is there; or" in text
+    assert "drop sessions, and remove its name from announcedBy, if it is there" in text
     nobody = replace(writer, name=THE_ANNOUNCEMENTS, kind=HoldKind.NEVER, why="no writer has announced a watermark yet")
     none = standing_text(stand(nobody, watermark=AT), None)
     assert "no writer has announced a watermark yet. Start the query that writes the topic, with announce_" in none

@@ -216,8 +216,8 @@ def test_a_record_that_cannot_be_read_holds_the_writer_of_its_key_until_the_next
     _, remarks = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, None, "no JSON")], TOPIC)
     assert [each.text for each in remarks] == ["a record without a writer's name as its key, at 4, is ignored: no JSON"]
     _, (remark,) = with_statements(AnnouncedTable(), [LoggedStatement(4, None, None, "b", "no JSON")], TOPIC)
-    assert "waits for its next one: no JSON; if it is gone for good: drop b (see python -m " in remark.text
-    assert "--help), and remove its name from announcedBy, if it is there; or .option(" in remark.text
+    assert 'waits for its next one: no JSON; if it is gone for good: .option("writerTimeToLive", ' in remark.text
+    assert "or drop b (see python -m watermark_source watermarks --help), and remove its name from" in remark.text
 
 
 def test_announcements_about_another_topic_are_ignored_and_a_new_topic_keeps_only_names() -> None:

@@ -98,7 +98,7 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
                 read = source.source_name, frozenset(view.split.log for view in source.splits)
                 if not source.is_announced and read not in seen:
                     seen.add(read)
-                    yield _topic(source)
+                    yield _topic(source, now)
         finished = [passed_by_operators(writer.clocks) for writer in writers] or [query.clocks.newest]
         done, held = passed_by_operators(query.clocks), query.clocks.held
         above = min((mark for mark in finished if mark is not None), default=None)
@@ -112,14 +112,14 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
         )
 
 
-def _topic(of: SourceStatus) -> Lane:
-    """Return a row for what a first job reads: a bar up to the partition that is the furthest."""
-    marks = (view.watermark for view in of.splits if is_moment(view.watermark))
+def _topic(of: SourceStatus, now: int) -> Lane:
+    """Return a row for what a first job reads: a bar up to the partition that is the furthest, at most up to now."""
+    marks = [min(now, mark) for view in of.splits if (mark := view.watermark) is not None and is_moment(mark)]
     return Lane(
         name=of.source_name,
-        word=count_text(of.splits_total, of.words.split),
+        word=f"furthest of {count_text(of.splits_total, of.words.split)}",
         look=Look.COUNTS,
-        watermark=max((mark for mark in marks if mark is not None), default=None),
+        watermark=max(marks, default=None),
     )
 
 

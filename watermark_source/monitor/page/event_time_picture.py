@@ -60,7 +60,8 @@ def event_time_picture(of: QueryClocks, level: int, now: str = "now", *, error: 
 def _marked(lane: Lane, error: str) -> Lane:
     """Return a row; set off if an error names it as a whole: orders-1 is not named by orders-10 or eu.orders-1."""
     is_named = error and re.search(rf"(?<![\w.-]){re.escape(lane.name)}(?!\.?[\w-])", error)
-    return replace(lane, look=Look.FAILED, word="named by the error") if is_named else lane
+    # What was unread of it may be what the error is about.
+    return replace(lane, look=Look.FAILED, word="named by the error", unread=None) if is_named else lane
 
 
 def _overlay(of: QueryClocks, axis: Axis, now: str, width: int) -> Overlay:

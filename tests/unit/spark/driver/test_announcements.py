@@ -165,7 +165,7 @@ def test_a_writer_that_falls_silent_is_named_once_for_each_silence_and_ever_less
         process.now(passed=passed)
         assert sum("announced nothing for" in record.message for record in caplog.records) == warnings
     assert "writer a has announced nothing for 1 min 01 s" in caplog.text
-    assert "start writer a; if it is gone for good: drop a (see python -m watermark_source watermarks --" in caplog.text
+    assert "or drop a (see python -m watermark_source watermarks --" in caplog.text
     process.log.add(2, batch=1)
     for passed, warnings in ((1_000, 1), (119_000, 1), (2_000, 2)):
         process.now(passed=passed)
