@@ -79,7 +79,7 @@ def _pending(hold: Hold, words: Words, about: SplitFacts) -> str:
 
 def _read(hold: Hold, _: Words, about: SplitFacts) -> str:
     if about.holds and hold.newest is not None:
-        return f"all is read, and its newest record is of {moment_text(hold.newest)}"
+        return f"all is read; its newest record is of {moment_text(hold.newest)}"
     return "caught up"
 
 

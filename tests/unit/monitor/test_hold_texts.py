@@ -93,7 +93,7 @@ def test_an_active_split_says_what_it_is_waiting_for(facts: dict[str, Any], text
 def test_what_holds_although_all_is_read_states_of_when_its_newest_record_is() -> None:
     held = Hold(name="orders-0", kind=HoldKind.READ, watermark=NOON - 1, newest=NOON)
     assert sentence(held, KAFKA, replace(NOTHING_KNOWN, holds=True)) == (
-        "all is read, and its newest record is of 2026-11-21 12:00:00.000 UTC"
+        "all is read; its newest record is of 2026-11-21 12:00:00.000 UTC"
     )
     assert advice(held, KAFKA) == "its next newer record alone moves it on"
     assert sentence(held, KAFKA) == "caught up"

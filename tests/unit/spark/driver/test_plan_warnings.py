@@ -62,7 +62,7 @@ def test_a_split_whose_rows_come_is_not_called_silent(log: Path, live: Any, capl
         write(log, {0: [(100 + 600 - until + time.monotonic(), 3)], 1: [(7, 4)]})
         end = process.run(end)
     (text,) = warned(caplog)
-    assert "It is held back by log-1: all is read, and its newest record is of 2023-11-14 22:13:07.000 UTC. Its" in text
+    assert "It is held back by log-1: all is read; its newest record is of 2023-11-14 22:13:07.000 UTC. Its" in text
     assert "idleTimeout" not in text
 
 
