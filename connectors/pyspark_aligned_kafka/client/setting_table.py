@@ -27,6 +27,7 @@ _OAUTH_HANDLERS = (
 _IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _ENDPOINT = "must be the URL of an OAuth 2.0 token endpoint, or file:// and the path of a file that holds a token"
 _ENDPOINT_EXAMPLE = "https://login.example.com/oauth2/token"
+_PEM_BLOCK = re.compile(r"(?P<begin>-----BEGIN [^-]+-----)(?P<body>.*?)(?P<end>-----END [^-]+-----)", re.DOTALL)
 _PEM_ACCEPTED = "must be text in PEM, beginning with -----BEGIN"
 
 
@@ -74,7 +75,13 @@ def _endpoint(text: str) -> str:
 def _pem(text: str) -> str:
     if "-----BEGIN " not in text:
         raise ValueError("holds no -----BEGIN line")
-    return text
+    return _PEM_BLOCK.sub(_with_line_ends, text)
+
+
+def _with_line_ends(block: re.Match[str]) -> str:
+    # One-line PEM, as property files hold it, has blanks where OpenSSL wants line ends.
+    body = block["body"] if "\n" in block["body"] else "\n".join(block["body"].split())
+    return f"{block['begin']}\n{body.strip()}\n{block['end']}\n"
 
 
 def _row(java: str, parse: Callable[[str], Any], accepted: str, example: str, doc: str, **rest: Any) -> Option:
