@@ -431,7 +431,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
             f"{format_duration(lag)} after its own timestamp may be late: set maxWatermarkLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    if cluster.options.times.event_time is None and by_producers and policy.max_future_skew is None:
+    if cluster.options.event_time is None and by_producers and policy.max_future_skew is None:
         return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"
@@ -500,7 +500,7 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
     reported: dict[str, None] = {}
     heard = replace(payload, warn=lambda text, _: reported.setdefault(text))
     # Event times are a check of their own.
-    options = replace(cluster.options, times=replace(cluster.options.times, event_time=None))
+    options = replace(cluster.options, event_time=None)
     ranges = [newest(each, _DECODED) for each in sorted(cluster.extents.values()) if each.end > each.start]
     rows = sum(batch.rows for batch in range_reader(options, (), (heard,)).read(ranges))
     if reported:
@@ -511,7 +511,7 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
 
 def _event_times(cluster: CheckedCluster) -> str | Caution:
     """Read the newest record of each partition, and its event time as a query does."""
-    if cluster.options.times.event_time is None:
+    if cluster.options.event_time is None:
         return "not given: event time is the record's own timestamp"
     # Reading imports numba, and without the option nothing is read.
     from pyspark_aligned_kafka import profile  # noqa: PLC0415
@@ -529,7 +529,7 @@ def _event_times(cluster: CheckedCluster) -> str | Caution:
             found |= {b.split: int(t) // 1_000 for b in batches for t in integers(b.event_time.drop_null())}
             if batches:
                 break
-    if undated and (not found or cluster.options.times.event_time.without is WithoutTime.FAIL):
+    if undated and (not found or cluster.options.event_time.without is WithoutTime.FAIL):
         profile.refuse_undated(cluster.options, next(iter(undated.values())))
     if undated:
         return Caution(

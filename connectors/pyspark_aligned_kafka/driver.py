@@ -119,7 +119,7 @@ def open_connector(options: KafkaOptions) -> Connector:
     """Return the connector for the engine; it connects on first use, and again to list partitions beside planning."""
     cluster, leaders = Cluster(options.client), Leaders()
     admin = KafkaAdmin(options.client, cluster, leaders)
-    bounds = KafkaLogBounds(admin, options.loss.offset_retries)
+    bounds = KafkaLogBounds(admin, options.offset_retries)
     beside = KafkaAdmin(options.client, leaders=leaders)
     return Connector(
         discovery=KafkaDiscovery(
@@ -184,7 +184,7 @@ def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
 
 def _uses_timestamps(options: KafkaOptions) -> bool:
     """Return whether event times are the records' own timestamps, by which brokers look up offsets."""
-    return options.times.event_time is None and options.times.marks is None
+    return options.event_time is None and options.marks is None
 
 
 def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:
