@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError, SourceError, listed
-from watermark_source.planning.split import IndexEntry, NewestTime, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split, SplitRange
 from watermark_source.planning.watermark import MAX, Millis
 
 LookUp: TypeAlias = Callable[[Mapping[Split, int]], Mapping[Split, OffsetAndTimestamp]]
@@ -88,6 +88,11 @@ class KafkaLogBounds:
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's log start offset."""
         return _offsets(self._admin.list_offsets(dict.fromkeys(splits, EARLIEST)))
+
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
+        starts, ends = self.earliest_positions(splits), self.end_positions(splits)
+        return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
 
     def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
         """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
