@@ -19,10 +19,9 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import grant, reason
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
-from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, PartitionReplicas
 from pyspark_aligned_kafka.lookup.discovery import select
-from pyspark_aligned_kafka.lookup.offsets import KafkaStartPositions
+from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds, KafkaStartPositions
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
@@ -121,12 +120,7 @@ class CheckedCluster:
     @cached_property
     def extents(self) -> Mapping[Split, SplitRange]:
         """From where to where each partition can be read; one whose broker does not tell is left out."""
-        first, last = (self.admin.list_offsets(dict.fromkeys(self.splits, spec)) for spec in (EARLIEST, LATEST))
-        return {
-            split: SplitRange(split, at.offset or 0, last[split].offset or 0)
-            for split, at in first.items()
-            if split in last
-        }
+        return KafkaLogBounds(self.admin).log_ranges(self.splits)
 
     @cached_property
     def settings(self) -> Mapping[str, Mapping[str, str]]:
@@ -272,8 +266,8 @@ def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
         for split, at in newest.items():
             leader = cluster.replicas[split].leader
             # It was written since the end before was asked for.
-            if leader is not None and at.offset >= ends[split]:
-                found[leader] = skew_of(at.timestamp, before, after)
+            if leader is not None and at.position >= ends[split]:
+                found[leader] = skew_of(at.event_time, before, after)
         splits -= grown
         ends, before = now, asked
     return found
@@ -282,8 +276,7 @@ def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
 def _ends(cluster: CheckedCluster, splits: set[Split]) -> tuple[Mapping[Split, int], int]:
     """Return ends, and a moment just before they were asked for."""
     asked = time.time_ns() // 1_000_000
-    found = cluster.admin.list_offsets(dict.fromkeys(splits, LATEST))
-    return {split: at.offset for split, at in found.items() if at.offset is not None}, asked
+    return KafkaLogBounds(cluster.admin).end_positions(splits), asked
 
 
 _DAY_MILLIS = 86_400_000
