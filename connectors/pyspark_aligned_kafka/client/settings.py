@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka.client import setting_table as table
-from pyspark_aligned_kafka.client.login_settings import check_login, login_configs
+from pyspark_aligned_kafka.client.login_settings import SASL, check_login, is_protocol, login_configs
 from watermark_source.errors import OptionError
 from watermark_source.option_table import unknown_option
 
@@ -92,6 +92,7 @@ def _as_file(text: str) -> Iterator[str]:
 
 
 PREFIX = "kafka."
+_TLS = ("SSL", "SASL_SSL")
 
 _HIDDEN = "***"
 
@@ -138,14 +139,14 @@ class ClientSettings:
         ]
         if self.uses_sasl:
             configs |= login_configs(self.values)
-        if _uses_tls(self.values):
+        if self.values["security.protocol"] in _TLS:
             configs["ssl_context"] = tls_context(self.values)
         return configs
 
     @property
     def uses_sasl(self) -> bool:
         """Whether the brokers require a login."""
-        return str(self.values["security.protocol"]).startswith("SASL_")
+        return self.values["security.protocol"] in SASL
 
     def __repr__(self) -> str:
         shown = {
@@ -194,20 +195,8 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
     return ClientSettings(values, frozenset(texts))
 
 
-def _uses_tls(values: Mapping[str, Any]) -> bool:
-    return str(values["security.protocol"]).endswith("SSL")
-
-
 def _check_tls(values: Mapping[str, Any], given: Set[str]) -> None:
-    if not _uses_tls(values):
-        for name in sorted(given):
-            if name.startswith("ssl."):
-                raise OptionError(
-                    "kafka.security.protocol",
-                    values["security.protocol"],
-                    f"must be SSL or SASL_SSL because kafka.{name} is set",
-                    example="SSL",
-                )
+    if not is_protocol(values["security.protocol"], _TLS, "ssl.", given):
         return
     _refuse_both(values, "ssl.truststore.location", "ssl.truststore.certificates")
     _refuse_both(values, "ssl.keystore.location", "ssl.keystore.certificate.chain")
