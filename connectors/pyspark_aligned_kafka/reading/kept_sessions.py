@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
@@ -30,16 +30,6 @@ from watermark_source.planning.split import Split, SplitRange
 
 _USED_FOR = 0.85
 """Share of a login's lifetime in which it is used: requests sent by then are answered before it ends."""
-
-
-class LoggedIn(NamedTuple):
-    """An authenticated socket to a broker."""
-
-    socket: socket.socket
-    good_until: float
-    """By ``time.monotonic()``: the broker closes a connection that is used after its login has expired (KIP-368)."""
-    knows_ids: bool = False
-    """Whether the broker takes the ids of topics in place of their names."""
 
 
 class Brokers(Cluster):
@@ -62,15 +52,15 @@ class Brokers(Cluster):
 
         return self.run(work)
 
-    def socket_to(self, node: int, limit_ms: int) -> LoggedIn:
-        """Connect to a broker with kafka-python (TLS and login included), and detach the socket, blocking.
+    def connection_to(self, node: int, limit_ms: int, memory: ResponseMemory) -> BrokerConnection:
+        """Connect to a broker with kafka-python (TLS and login included), and take its socket over, blocking.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
             UnsupportedFormatError: the broker is older than Kafka 2.3.
         """
 
-        async def work(_: Deadline) -> LoggedIn:
+        async def work(_: Deadline) -> BrokerConnection:
             try:
                 connection = await self._unused(node, limit_ms)
             except UnknownBrokerIdError as error:
@@ -81,7 +71,7 @@ class Brokers(Cluster):
             knows_ids = _newest_version(connection) >= fetch.WITH_IDS
             # kafka-python forgets the end of the login when it closes its connection.
             good_until = _good_until(connection)
-            return LoggedIn(_take_socket(connection), good_until, knows_ids)
+            return BrokerConnection(_take_socket(connection), memory, good_until, knows_ids=knows_ids)
 
         return self.run(work)
 
@@ -197,10 +187,7 @@ class Session:
         if kept is not None and kept.reusable and time.monotonic() - kept.used_at <= self._idle_limit_s:
             return kept
         self.drop(node)
-        login = self._brokers.socket_to(node, limit_ms)
-        connection = self._connections[node] = BrokerConnection(
-            login.socket, self._memory, login.good_until, knows_ids=login.knows_ids
-        )
+        connection = self._connections[node] = self._brokers.connection_to(node, limit_ms, self._memory)
         return connection
 
     def drop(self, node: int) -> None:
