@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription, selects
@@ -49,11 +49,18 @@ class IdentityQueries(TopicQueries, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
+class Selection:
+    """What a subscription matches."""
+
     splits: frozenset[Split]
-    ids: Mapping[str, str]
     missing: frozenset[str]
-    """Topics or partitions that the subscription names and the cluster does not have."""
+    """The names of topics or partitions of the subscription that do not exist."""
+    ids: dict[str, str]
+    """By topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing(Selection):
     refused: SourceError | None
     """Of topics that were not in the last listing, those that the user may not read."""
     at: float
@@ -199,7 +206,7 @@ class KafkaDiscovery:
             if self._ids.get(name, id_) != id_ and (topic := admin.topic_by_all_brokers(name)) is not None:
                 found.ids[name] = topic.id or id_
         refused = admin.refusal(self._new_topics(found.splits, found.ids))
-        return _Listing(found.splits, found.ids, found.missing, refused, at, cpu=self.cpu() - cpu)
+        return _Listing(found.splits, found.missing, found.ids, refused, at, cpu=self.cpu() - cpu)
 
     def _new_topics(self, splits: Set[Split], ids: Mapping[str, str]) -> Set[str]:
         """Return the topics that are not in the last listing, or are others of their names."""
@@ -260,16 +267,6 @@ class _ListingUnderWay(Future[_Listing]):
         """Return, once it is certain, whether it ends within this many seconds after it began."""
         left = self._begun + seconds - time.monotonic()
         return bool(wait([self], max(0.0, left)).done)
-
-
-class Selection(NamedTuple):
-    """What a subscription matches."""
-
-    splits: frozenset[Split]
-    missing: frozenset[str]
-    """The names of topics or partitions of the subscription that do not exist."""
-    ids: dict[str, str]
-    """By topic."""
 
 
 def select(subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()) -> Selection:

@@ -233,10 +233,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
 )
 
 
-def _is_secret_setting(name: str) -> bool:
-    return may_be_secret(name.removeprefix(settings.PREFIX))
-
-
 OPTION_TABLE = OptionTable(
     (*KAFKA_OPTIONS, *ENGINE_OPTIONS),
     prefixes=(settings.PREFIX,),
@@ -258,7 +254,7 @@ OPTION_TABLE = OptionTable(
         "watermarkColumn",
         *ONLY_IN_STREAMS,
     ),
-    is_secret_in_family=_is_secret_setting,
+    is_secret_in_family=lambda name: may_be_secret(name.removeprefix(settings.PREFIX)),
     renamed=(
         *RENAMED,
         Renamed("watermarkFormat", "eventTimeFormat"),
