@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 import pytest
 
 from pyspark_aligned_kafka.cluster.metadata import Topic
-from pyspark_aligned_kafka.lookup.discovery import select
+from pyspark_aligned_kafka.lookup.discovery import Selection, select
 from pyspark_aligned_kafka.options.positions import ShapeError, parse_integers, parse_partitions
 from pyspark_aligned_kafka.options.subscription import (
     Subscription,
@@ -163,11 +163,11 @@ ALL = {Split("t1", 0), Split("t2", 0), Split("t2", 1)}
     ],
 )
 def test_every_partition_asked_for_is_read(subscription: Subscription) -> None:
-    assert select(subscription, Cluster())[:2] == (ALL, frozenset())
+    assert select(subscription, Cluster()) == Selection(ALL, frozenset(), ids={})
 
 
 @pytest.mark.spark_case(STRATEGY, "assign skips invalid partitions")
 def test_partitions_that_do_not_exist_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     found = select(parse_assign('{"t1":[0,7],"t2":[0,1],"t9":[0]}'), Cluster())
-    assert found[:2] == (ALL, {"t1-7", "t9-0"})
+    assert (found.splits, found.missing) == (ALL, {"t1-7", "t9-0"})
