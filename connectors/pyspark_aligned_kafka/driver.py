@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Protocol
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
@@ -40,16 +39,6 @@ _log = logging.getLogger(__name__)
 # Preview of event time: how far it will be when ranges at the end of partitions have been read.
 
 
-class BatchQueries(Protocol):
-    """What is needed of ``KafkaAdmin``; neither call waits long, nor raises for a broker that does not answer."""
-
-    def newest(self, splits: Set[Split]) -> Mapping[Split, IndexEntry]:
-        """Return the record with the highest timestamp (KIP-734)."""
-
-    def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
-        """Return the header of the batch that holds an offset."""
-
-
 @contextmanager
 def _doing_without() -> Iterator[None]:
     """Continue without a preview after an error: the rows will show their times, and their read any error."""
@@ -67,7 +56,7 @@ class KafkaPreview:
     committed data, part of one, which may have been aborted.
     """
 
-    def __init__(self, admin: BatchQueries, *, read_committed: bool) -> None:
+    def __init__(self, admin: KafkaAdmin, *, read_committed: bool) -> None:
         self._admin = admin
         self._read_committed = read_committed
         self._newest: Mapping[Split, IndexEntry] = {}

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.discovery import select
 from pyspark_aligned_kafka.options.positions import ShapeError, parse_integers, parse_partitions
@@ -129,8 +130,10 @@ def test_malformed(text: str) -> None:
         parse_integers(text)
 
 
-class Cluster:
+class Cluster(KafkaAdmin):
     """Three topics, one of them internal."""
+
+    def __init__(self) -> None: ...
 
     SIZES: Mapping[str, int] = {"t1": 1, "t2": 2, "__consumer_offsets": 50}
 

@@ -24,6 +24,7 @@ from kafka.errors import (
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import ANY_EPOCH, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
@@ -257,8 +258,8 @@ class Client:
     def learn_brokers(self, metadata: Any) -> None: ...
 
 
-class Admin:
-    """``OffsetQueries`` of ``lookup/offsets.py``, with the real look-ups of offsets."""
+class Admin(KafkaAdmin):
+    """The real look-ups of offsets, of these brokers."""
 
     def __init__(self, brokers: Brokers) -> None:
         self.client = cast(Any, Client(brokers))

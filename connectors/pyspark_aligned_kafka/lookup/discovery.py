@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import Protocol
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription, selects
 from watermark_source.errors import SourceError, UnknownSplitError, listed
@@ -29,23 +29,6 @@ _REST = 20
 """The pause before the next listing, in multiples of the CPU time of the last: thousands of partitions take long."""
 _AFTER_FAILURE = 1.0
 """Seconds from the beginning of a listing that failed to the next one."""
-
-
-class TopicQueries(Protocol):
-    """The part of ``KafkaAdmin`` that ``select`` uses."""
-
-    def topics(self, names: Collection[str] | None, expected: Set[Split]) -> Mapping[str, Topic]:
-        """Return the topics that exist, of those named or of all; the ``expected`` partitions existed before."""
-
-
-class IdentityQueries(TopicQueries, Protocol):
-    """The part of ``KafkaAdmin`` that discovery uses."""
-
-    def topic_by_all_brokers(self, name: str) -> Topic | None:
-        """Return a topic as all brokers know it; raises ``SourceError`` if they name it by several ids."""
-
-    def refusal(self, names: Collection[str]) -> SourceError | None:
-        """Return the error for those of some topics that the user may describe and not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +61,8 @@ class KafkaDiscovery:
     are new. ``clock`` is monotonic, ``cpu`` the CPU time of a thread; both in seconds.
     """
 
-    admin: IdentityQueries
-    other_admin: IdentityQueries
+    admin: KafkaAdmin
+    other_admin: KafkaAdmin
     subscription: Subscription
     _: KW_ONLY
     max_age_ms: int
@@ -195,7 +178,7 @@ class KafkaDiscovery:
         """Return a listing that has been checked, or that of ``expect`` if it began later."""
         return self._checked(listing) if self._last is None or listing.at >= self._last.at else self._last
 
-    def _list(self, admin: IdentityQueries) -> _Listing:
+    def _list(self, admin: KafkaAdmin) -> _Listing:
         at, cpu = self.clock(), self.cpu()
         expected, self._expected = self._expected, frozenset()
         if self._last is not None:
@@ -269,7 +252,7 @@ class _ListingUnderWay(Future[_Listing]):
         return bool(wait([self], max(0.0, left)).done)
 
 
-def select(subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()) -> Selection:
+def select(subscription: Subscription, admin: KafkaAdmin, expected: Set[Split] = frozenset()) -> Selection:
     """Return what exists of a subscription."""
     if isinstance(subscription, SubscribePattern):
         topics = admin.topics(None, expected)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from pyspark_aligned_kafka.driver import KafkaPreview
 from watermark_source.errors import UnreachableError
@@ -15,7 +16,7 @@ from watermark_source.planning.watermark import Millis
 SPLIT = Split("t", 0)
 
 
-class Brokers:
+class Brokers(KafkaAdmin):
     def __init__(self, newest: int, *headers: BatchHeader) -> None:
         self.known = {SPLIT: IndexEntry(newest, Millis(900))}
         self.headers = headers
