@@ -103,7 +103,6 @@ class ClientSettings:
 
     values: Mapping[str, Any]
     """By Java name without the prefix; those not given have their defaults, or ``None``."""
-    given: frozenset[str]
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
@@ -152,7 +151,7 @@ class ClientSettings:
         shown = {
             name: _HIDDEN if row.secret else self.values[name]
             for name, row in table.SETTINGS.items()
-            if name in self.given
+            if self.values[name] != row.default
         }
         return f"ClientSettings({shown})"
 
@@ -192,7 +191,7 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
             "come too late", example="500",
         )  # fmt: skip
     _check_tls(values, texts.keys())
-    return ClientSettings(values, frozenset(texts))
+    return ClientSettings(values)
 
 
 def _check_tls(values: Mapping[str, Any], given: Set[str]) -> None:
