@@ -106,7 +106,7 @@ def _decode_records(work: _Work) -> int:
         batch_rows=_COUNT,
         batch_bytes=1 << 20,
         decompressed_limit=1 << 20,
-        event_time=options.times.event_time,
+        event_time=options.event_time,
         payloads=options.payloads,
     )
     split, data = Split("orders", 0), np.frombuffer(bytearray(work.data), np.uint8)

@@ -91,7 +91,7 @@ def decode_by_chance(rows: int) -> int:
         array = np.frombuffer(data, np.uint8)
         decoder = RecordDecoder(
             options.columns, batch_rows=_BATCH, batch_bytes=1 << 26, decompressed_limit=1 << 26,
-            event_time=options.times.event_time, payloads=options.payloads,
+            event_time=options.event_time, payloads=options.payloads,
         )  # fmt: skip
         batches = survey(split, array, 0, len(array)).batches
         decoded += sum(each.rows for each in decoder.decode(SplitRange(split, 0, _BATCH), array, 0, batches, None))

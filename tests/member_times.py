@@ -65,7 +65,7 @@ def times_choice(path: str, **options: str) -> EventTimeChoice:
              "eventTimeColumn": f"value:$.{path}", **options}  # fmt: skip
     parsed = parse({name: text for name, text in given.items() if text})
     assert parsed.payloads == ()
-    choice = parsed.times.event_time
+    choice = parsed.event_time
     assert choice is not None
     return choice
 

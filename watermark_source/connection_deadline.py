@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import io
+import json
 import socket
 import time
 import urllib.request
@@ -77,6 +78,15 @@ def body_of(response: http.client.HTTPResponse, most: int) -> bytes:
     if len(body) < min(size, most):
         raise http.client.IncompleteRead(bytes(body), size - len(body))
     return bytes(body)
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a body is; ``None`` for anything else."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 class _Deadline(urllib.request.AbstractHTTPHandler):

@@ -46,7 +46,7 @@ class Option:
     doc: str
     default: Any = None
     default_text: str | None = None
-    """The default in the documentation, if it is not ``str(default)``."""
+    """The default in the documentation, if it is neither ``str(default)`` nor none."""
     secret: bool = False
     needed: bool = False
     """Whether the option is required."""
@@ -61,8 +61,9 @@ class Option:
             detail = f" ({reason_of(error)})" if str(error) else ""
             seen = "***" if self.secret else text
             accepted = self.accepted + ("" if self.secret else detail)
-            if self.default is None and text.strip().lower() == self.default_text:
-                accepted += f"; left out, it is {self.default_text}"
+            unset = self.default_text or "none"
+            if self.default is None and text.strip().lower() == unset:
+                accepted += f"; left out, it is {unset}"
             raise OptionError(self.name, seen, accepted, example=self.example) from None
 
 
@@ -145,7 +146,6 @@ def point_in_time(*, name: str, kind: Callable[[int], Any], doc: str) -> Option:
     return Option(
         name=name,
         parse=lambda text: kind(time_millis(text)),
-        default_text="none",
         accepted="must be milliseconds since the epoch, a time in ISO 8601 such as 2025-01-01T00:00:00Z, or how long "
         "ago, such as 10 minutes ago",
         example="10 minutes ago",

@@ -19,10 +19,9 @@ from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import grant, reason
 from pyspark_aligned_kafka.cluster.connections import opened
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
-from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, LOG_APPEND_TIME, TIMESTAMP_TYPE, PartitionReplicas
 from pyspark_aligned_kafka.lookup.discovery import select
-from pyspark_aligned_kafka.lookup.offsets import KafkaStartPositions
+from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds, KafkaStartPositions
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_option_table import COMMAND_OPTIONS
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
@@ -121,12 +120,7 @@ class CheckedCluster:
     @cached_property
     def extents(self) -> Mapping[Split, SplitRange]:
         """From where to where each partition can be read; one whose broker does not tell is left out."""
-        first, last = (self.admin.list_offsets(dict.fromkeys(self.splits, spec)) for spec in (EARLIEST, LATEST))
-        return {
-            split: SplitRange(split, at.offset or 0, last[split].offset or 0)
-            for split, at in first.items()
-            if split in last
-        }
+        return KafkaLogBounds(self.admin).log_ranges(self.splits)
 
     @cached_property
     def settings(self) -> Mapping[str, Mapping[str, str]]:
@@ -272,8 +266,8 @@ def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
         for split, at in newest.items():
             leader = cluster.replicas[split].leader
             # It was written since the end before was asked for.
-            if leader is not None and at.offset >= ends[split]:
-                found[leader] = skew_of(at.timestamp, before, after)
+            if leader is not None and at.position >= ends[split]:
+                found[leader] = skew_of(at.event_time, before, after)
         splits -= grown
         ends, before = now, asked
     return found
@@ -282,8 +276,7 @@ def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
 def _ends(cluster: CheckedCluster, splits: set[Split]) -> tuple[Mapping[Split, int], int]:
     """Return ends, and a moment just before they were asked for."""
     asked = time.time_ns() // 1_000_000
-    found = cluster.admin.list_offsets(dict.fromkeys(splits, LATEST))
-    return {split: at.offset for split, at in found.items() if at.offset is not None}, asked
+    return KafkaLogBounds(cluster.admin).end_positions(splits), asked
 
 
 _DAY_MILLIS = 86_400_000
@@ -431,7 +424,7 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
             f"{format_duration(lag)} after its own timestamp may be late: set maxWatermarkLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    if cluster.options.times.event_time is None and by_producers and policy.max_future_skew is None:
+    if cluster.options.event_time is None and by_producers and policy.max_future_skew is None:
         return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"
@@ -500,7 +493,7 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
     reported: dict[str, None] = {}
     heard = replace(payload, warn=lambda text, _: reported.setdefault(text))
     # Event times are a check of their own.
-    options = replace(cluster.options, times=replace(cluster.options.times, event_time=None))
+    options = replace(cluster.options, event_time=None)
     ranges = [newest(each, _DECODED) for each in sorted(cluster.extents.values()) if each.end > each.start]
     rows = sum(batch.rows for batch in range_reader(options, (), (heard,)).read(ranges))
     if reported:
@@ -511,7 +504,7 @@ def _payload(payload: PayloadChoice, cluster: CheckedCluster) -> str | Caution:
 
 def _event_times(cluster: CheckedCluster) -> str | Caution:
     """Read the newest record of each partition, and its event time as a query does."""
-    if cluster.options.times.event_time is None:
+    if cluster.options.event_time is None:
         return "not given: event time is the record's own timestamp"
     # Reading imports numba, and without the option nothing is read.
     from pyspark_aligned_kafka import profile  # noqa: PLC0415
@@ -529,7 +522,7 @@ def _event_times(cluster: CheckedCluster) -> str | Caution:
             found |= {b.split: int(t) // 1_000 for b in batches for t in integers(b.event_time.drop_null())}
             if batches:
                 break
-    if undated and (not found or cluster.options.times.event_time.without is WithoutTime.FAIL):
+    if undated and (not found or cluster.options.event_time.without is WithoutTime.FAIL):
         profile.refuse_undated(cluster.options, next(iter(undated.values())))
     if undated:
         return Caution(

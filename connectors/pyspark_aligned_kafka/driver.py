@@ -6,12 +6,11 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from functools import partial
-from typing import Protocol
 
-from pyspark_aligned_kafka.cluster.admin import KafkaAdmin, Newest
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup, GroupCommits
-from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, Leaders
+from pyspark_aligned_kafka.cluster.metadata import CREATE_TIME, TIMESTAMP_TYPE, Leaders
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, KafkaAnnouncements
 from pyspark_aligned_kafka.lookup.batch_ranges import BatchBounds, narrowed
@@ -32,22 +31,12 @@ from watermark_source.contract.stream import Connector
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed
 from watermark_source.planning.ranges_per_task import OpenRange
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
 _log = logging.getLogger(__name__)
 
 # Preview of event time: how far it will be when ranges at the end of partitions have been read.
-
-
-class BatchQueries(Protocol):
-    """What is needed of ``KafkaAdmin``; neither call waits long, nor raises for a broker that does not answer."""
-
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
-        """Return the record with the highest timestamp (KIP-734)."""
-
-    def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
-        """Return the header of the batch that holds an offset."""
 
 
 @contextmanager
@@ -67,10 +56,10 @@ class KafkaPreview:
     committed data, part of one, which may have been aborted.
     """
 
-    def __init__(self, admin: BatchQueries, *, read_committed: bool) -> None:
+    def __init__(self, admin: KafkaAdmin, *, read_committed: bool) -> None:
         self._admin = admin
         self._read_committed = read_committed
-        self._newest: Mapping[Split, Newest] = {}
+        self._newest: Mapping[Split, IndexEntry] = {}
 
     def prepare(self, splits: Set[Split]) -> None:
         """Ask where the newest records are."""
@@ -86,7 +75,7 @@ class KafkaPreview:
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of each range that holds the newest record of its partition."""
         self.prepare({each.split for each in ranges})
-        known = {each: self._newest[each.split].offset for each in ranges if each.split in self._newest}
+        known = {each: self._newest[each.split].position for each in ranges if each.split in self._newest}
         return self._max_timestamps({each: at for each, at in known.items() if each.start <= at < each.end})
 
     def _max_timestamps(self, offsets: Mapping[SplitRange, int]) -> Mapping[Split, Millis]:
@@ -106,21 +95,25 @@ class KafkaPreview:
             return None
         # Appended since the request, or cut off by a limit: the range's last batch shows less, and nothing wrong.
         # One that was read before is the newest still: nothing of this range moves the watermark.
-        return None if newest.offset < of.start else min(newest.offset, of.end - 1)
+        return None if newest.position < of.start else min(newest.position, of.end - 1)
 
     def _is_delivered(self, header: BatchHeader, of: SplitRange) -> bool:
         inside = of.start <= header.first and header.last < of.end
         hidden = header.is_control or (self._read_committed and header.is_transactional)
         # Two answers that agree: a damaged header is not gone by.
-        return inside and not hidden and header.max_timestamp <= self._newest[of.split].timestamp
+        return inside and not hidden and header.max_timestamp <= self._newest[of.split].event_time
 
 
 def open_connector(options: KafkaOptions) -> Connector:
     """Return the connector for the engine; it connects on first use, and again to list partitions beside planning."""
     cluster, leaders = Cluster(options.client), Leaders()
     admin = KafkaAdmin(options.client, cluster, leaders)
-    bounds = KafkaLogBounds(admin, options.loss.offset_retries)
+    bounds = KafkaLogBounds(admin, options.offset_retries)
     beside = KafkaAdmin(options.client, leaders=leaders)
+    uncommitted = KafkaAdmin(options.client, cluster, leaders, read_committed=False)
+    committed, group = options.client.read_committed, options.commit_group
+    # By the records' own timestamps brokers look up offsets.
+    by_timestamps = options.event_time is None and options.marks is None
     return Connector(
         discovery=KafkaDiscovery(
             admin,
@@ -134,11 +127,11 @@ def open_connector(options: KafkaOptions) -> Connector:
         bounds=bounds,
         lineage=KafkaLineage(admin, bounds.epochs),
         watched=KafkaWatch(KafkaAdmin(options.client, leaders=leaders)),
-        time_index=KafkaTimeIndex(admin) if _uses_timestamps(options) else None,
-        progress=_progress(options),
-        preview=_preview(admin, options),
-        transactions=_transactions(cluster, leaders, options),
-        announcements=_announcements(options),
+        time_index=KafkaTimeIndex(admin) if by_timestamps else None,
+        progress=GroupCommits(ConsumerGroup(options.client, group, options.engine.source_name)) if group else None,
+        preview=KafkaPreview(admin, read_committed=committed) if by_timestamps else None,
+        transactions=KafkaTransactions(uncommitted) if committed else None,
+        announcements=None if options.announced is None else _announcements(options, options.announced),
     )
 
 
@@ -166,7 +159,12 @@ def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Se
     lag = options.engine.policy.strategy.write_delay
     if lag is None:
         return
-    dated = sorted(name for name, kind in admin.timestamp_types(topics).items() if kind == CREATE_TIME)
+    try:
+        settings = admin.topic_settings(topics, [TIMESTAMP_TYPE])
+    except SourceError as error:
+        _log.info("the timestamp type of %s is not known: %s", listed(topics), error)
+        return
+    dated = sorted(name for name, each in settings.items() if each.get(TIMESTAMP_TYPE) == CREATE_TIME)
     if dated:
         _log.warning(
             "%s: producers date the records (message.timestamp.type is CreateTime). With watermarkStrategy ingestion a "
@@ -176,26 +174,7 @@ def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Se
         )  # fmt: skip
 
 
-def _preview(admin: KafkaAdmin, options: KafkaOptions) -> KafkaPreview | None:
-    if not _uses_timestamps(options):
-        return None
-    return KafkaPreview(admin, read_committed=options.client.read_committed)
-
-
-def _uses_timestamps(options: KafkaOptions) -> bool:
-    """Return whether event times are the records' own timestamps, by which brokers look up offsets."""
-    return options.times.event_time is None and options.times.marks is None
-
-
-def _transactions(cluster: Cluster, leaders: Leaders, options: KafkaOptions) -> KafkaTransactions | None:
-    if not options.client.read_committed:
-        return None
-    return KafkaTransactions(KafkaAdmin(options.client, cluster, leaders, read_committed=False))
-
-
-def _announcements(options: KafkaOptions) -> KafkaAnnouncements | None:
-    if options.announced is None:
-        return None
+def _announcements(options: KafkaOptions, topic: str) -> KafkaAnnouncements:
     # It imports numba, which only this strategy needs on the driver.
     from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader  # noqa: PLC0415
 
@@ -208,12 +187,6 @@ def _announcements(options: KafkaOptions) -> KafkaAnnouncements | None:
     return KafkaAnnouncements(
         KafkaAdmin(options.client),
         lambda wanted: reader.read([wanted]),
-        topic=options.announced,
-        announced_in=announcements_of(options.announced),
+        topic=topic,
+        announced_in=announcements_of(topic),
     )
-
-
-def _progress(options: KafkaOptions) -> GroupCommits | None:
-    if options.commit_group is None:
-        return None
-    return GroupCommits(ConsumerGroup(options.client, options.commit_group, note=options.engine.source_name))

@@ -85,7 +85,7 @@ class KafkaSource(SourceDefinition):
     @property
     def event_time(self) -> str | None:
         """Where records have it, and where they have their watermarks."""
-        return self.options.times.text
+        return self.options.times_text
 
     @property
     def time_columns(self) -> tuple[str, ...]:
@@ -95,7 +95,7 @@ class KafkaSource(SourceDefinition):
     @property
     def deletion_time_column(self) -> str | None:
         """The record's timestamp, where event time is a member of the row as it was before its deletion."""
-        choice = self.options.times.event_time
+        choice = self.options.event_time
         return "timestamp" if choice is not None and is_of_row_before(choice.place) else None
 
     @property
@@ -130,7 +130,7 @@ class KafkaSource(SourceDefinition):
     @property
     def reader_ahead(self) -> RangeReader:
         """The executor side without columns, which accepts records without an event time."""
-        choice = self.options.times.event_time
+        choice = self.options.event_time
         if choice is None or choice.without is not WithoutTime.FAIL:
             return self.observing_reader
         return range_reader(self.options.with_undated(WithoutTime.NULL), (), stream=True)
@@ -157,11 +157,11 @@ def range_reader(
     return KafkaRangeReader(
         client=given.client,
         columns=columns,
-        fail_on_data_loss=given.loss.fails,
-        poll_timeout_ms=given.reading.poll_timeout_ms,
-        decompressed_max_bytes=given.reading.decompressed_max_bytes,
-        event_time=given.times.event_time,
-        marks=given.times.marks if stream else None,
+        fail_on_data_loss=given.fail_on_data_loss,
+        poll_timeout_ms=given.poll_timeout_ms,
+        decompressed_max_bytes=given.decompressed_max_bytes,
+        event_time=given.event_time,
+        marks=given.marks if stream else None,
         payloads=payloads,
     )
 
@@ -201,7 +201,7 @@ class KafkaBatch(BatchDefinition):
 
     def narrowed(self, filters: Sequence[Filter]) -> KafkaBatch:
         """Leave out positions that filters on topic, partition, offset and timestamp exclude."""
-        return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.times.event_time is None))
+        return replace(self, wanted=wanted_by(filters, event_time_is_timestamp=self.options.event_time is None))
 
 
 # The columns of Spark's own Kafka source: names, order, types, all nullable, headers last.

@@ -16,6 +16,7 @@ from kafka import KafkaAdminClient
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.kafka_options import parse
+from pyspark_aligned_kafka.reading.connection import ResponseMemory
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import kafka_cluster
@@ -177,7 +178,7 @@ def test_who_refuses_a_login_is_named_wherever_it_is_asked(ports: Ports) -> None
                 right.run(lambda deadline: right.request_any(lambda: metadata_request(["t"]), deadline))
             )
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):
-            wrong.socket_to(1, 5_000)
+            wrong.connection_to(1, 5_000, ResponseMemory())
         # The client library remembers a refusal, and connects no more.
         request = metadata_request(["t"])
         with pytest.raises(RefusedError, match=f"the Kafka broker 127.0.0.1:{ports.sasl} refused"):

@@ -18,6 +18,7 @@ from pyspark_aligned_kafka.cluster.group_commits import ConsumerGroup
 from pyspark_aligned_kafka.cluster.metadata import metadata_request
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from pyspark_aligned_kafka.options import kafka_options
+from pyspark_aligned_kafka.reading.connection import ResponseMemory
 from pyspark_aligned_kafka.reading.kept_sessions import Brokers
 from pyspark_aligned_kafka.source import KafkaSource
 from services.kafka import Kafka
@@ -154,5 +155,5 @@ def test_a_connection_that_is_lost_before_it_is_used_is_made_again(
     with contextlib.closing(Brokers(parse_settings({"kafka.bootstrap.servers": kafka.bootstrap}))) as brokers:
         brokers.metadata([], 60_000)
         monkeypatch.setattr(Brokers, "_connect", lost_once)
-        brokers.socket_to(1, 60_000).socket.close()
+        brokers.connection_to(1, 60_000, ResponseMemory()).close()
     assert len(lost) == 1

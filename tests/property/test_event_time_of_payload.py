@@ -153,7 +153,7 @@ def test_a_member_of_decoded_avro_is_the_time_that_the_walk_to_its_field_finds(m
     registry = OneSchema("registry", None, json.dumps(made.schema), tls=False, authorization=None, timeout_ms=1)
     (payload,) = parsed.payloads
     payload = replace(payload, definition=replace(payload.definition, registry=registry))
-    choice = parsed.times.event_time
+    choice = parsed.event_time
     assert choice is not None
     assert isinstance(choice.place, InColumn)
     choice = replace(choice, place=replace(choice.place, payload=payload))

@@ -21,9 +21,11 @@ from kafka.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.list_offsets import ANY_EPOCH, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
@@ -132,7 +134,7 @@ class Brokers:
         for answer in connected:
             answer.end(error=KafkaConnectionError("broken"))
 
-    def receive(self, node: int, request: OffsetsRequest, answer: Outcome) -> None:
+    def receive(self, node: int, request: ListOffsetsRequest, answer: Outcome) -> None:
         broker = self.brokers[node]
         broker.connected.append(answer)
 
@@ -144,21 +146,24 @@ class Brokers:
 
         self.time.at(self.time.now + broker.delay, work)
 
-    def _response(self, node: int, request: OffsetsRequest) -> OffsetsResponse:
-        offsets: dict[Split, OffsetAndTimestamp] = {}
-        errors: dict[Split, int] = {}
-        for split in request.asked.wanted:
+    def _response(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        kind = ListOffsetsResponse.ListOffsetsTopicResponse
+        answered = []
+        for asked in (partition for topic in request.topics for partition in topic.partitions):
+            split, error, end = Split("log", asked.partition_index), 0, -1
             leader, epoch = self.leaders.get(split, (None, 0))
-            asked = request.asked.epochs.get(split)
             if split not in self.log.splits:
-                errors[split] = UnknownTopicOrPartitionError.errno
+                error = UnknownTopicOrPartitionError.errno
             elif leader != node:
-                errors[split] = NotLeaderForPartitionError.errno
-            elif asked is not None and asked != epoch:
-                errors[split] = (FencedLeaderEpochError if asked < epoch else UnknownLeaderEpochError).errno
+                error = NotLeaderForPartitionError.errno
+            elif asked.current_leader_epoch not in (ANY_EPOCH, epoch):
+                is_older = asked.current_leader_epoch < epoch
+                error = (FencedLeaderEpochError if is_older else UnknownLeaderEpochError).errno
             else:
-                offsets[split] = OffsetAndTimestamp(self.log.splits[split].readable_end, None)
-        return OffsetsResponse(0, offsets, errors)
+                end = self.log.splits[split].readable_end
+            partition = kind.ListOffsetsPartitionResponse(partition_index=split.number, error_code=error, offset=end)
+            answered.append(partition)
+        return ListOffsetsResponse(topics=[kind(name="log", partitions=answered)])
 
     def metadata(self) -> MetadataResponse:
         topic = MetadataResponse.MetadataResponseTopic
@@ -237,15 +242,14 @@ class Client:
 
         return SimpleNamespace(wait=wait)
 
-    async def request(self, node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+    async def request(self, node: int, request: ListOffsetsRequest, deadline: Deadline) -> ListOffsetsResponse:
         if self.brokers.brokers[node].down:
             await self._sleep_until(self.time.now + 0.001)
             raise KafkaConnectionError("refused")
         answer = Outcome()
         self.brokers.receive(node, request, answer)
         self.time.at(deadline.at, lambda: answer.end(error=KafkaTimeoutError("no answer")))
-        response: OffsetsResponse = await answer
-        return response
+        return await answer
 
     async def request_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         await self._sleep_until(self.time.now + 0.01)
@@ -254,8 +258,8 @@ class Client:
     def learn_brokers(self, metadata: Any) -> None: ...
 
 
-class Admin:
-    """``OffsetQueries`` of ``lookup/offsets.py``, with the real look-ups of offsets."""
+class Admin(KafkaAdmin):
+    """The real look-ups of offsets, of these brokers."""
 
     def __init__(self, brokers: Brokers) -> None:
         self.client = cast(Any, Client(brokers))

@@ -24,9 +24,9 @@ from pyspark_aligned_kafka.client.settings import PREFIX, parse_settings, settin
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import SILENCE, grant, reason, translated
 from pyspark_aligned_kafka.cluster.connections import opened
-from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.announcements import COLUMNS, statements_of, with_known_partitions
+from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.options.subscription import ANNOUNCED_IN, MOST_TOPIC_NAME, announcements_of, is_topic_name
 from pyspark_aligned_kafka.source import range_reader
@@ -44,7 +44,7 @@ from watermark_source.errors import (
 from watermark_source.option_table import unknown_option
 from watermark_source.planning.announced import LoggedStatement
 from watermark_source.planning.announcement import Announcement, Statement, encoded
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 from watermark_source.publishing.target import need_name
 
@@ -229,12 +229,10 @@ class AnnouncementTopic:
             self._data_topic()
             raise SourceError(f"topic {self.topic} was created just now, and not all brokers know it yet")
         splits = {Split(self.topic, number) for number in data.leaders}
-        found = self._admin.list_offsets(dict.fromkeys(splits, LATEST))
-        ends = {str(s.number): at.offset for s, at in found.items() if at.offset is not None}
-        if len(ends) < len(splits):
-            missing = {s for s in splits if str(s.number) not in ends}
+        ends = KafkaLogBounds(self._admin).end_positions(splits)
+        if missing := splits - ends.keys():
             raise SourceError(f"no end of {listed(missing)} is known, and a cut needs the end of every partition")
-        return TopicEnds(self._id_of(data), ends)
+        return TopicEnds(self._id_of(data), {str(split.number): end for split, end in ends.items()})
 
     def _id_of(self, data: Topic) -> str:
         if data.id is None:
@@ -298,14 +296,11 @@ class AnnouncementTopic:
         if not self._admin.topics([self.name]):
             return
         split = Split(self.name, 0)
-        begin, end = (self._admin.list_offsets({split: at}).get(split) for at in (EARLIEST, LATEST))
-        if begin is None or end is None:
-            return
-        first, last = begin.offset or 0, end.offset or 0
-        first = first if newest is None else max(first, last - newest)
-        if first < last:
+        whole = KafkaLogBounds(self._admin).log_ranges({split}).get(split)
+        if whole is not None and whole.start < whole.end:
+            first = whole.start if newest is None else max(whole.start, whole.end - newest)
             reader = range_reader(kafka_options.parse({**self._kafka, "subscribe": self.name}), COLUMNS)
-            read = reader.read([SplitRange(split, first, last)])
+            read = reader.read([whole._replace(start=first)])
             yield from statements_of(read if writer is None else (_of_key(each, writer.encode()) for each in read))
 
 

@@ -151,6 +151,18 @@ def _above_debug(record: logging.LogRecord) -> bool:
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="user" password="secret";'
 
 
+SASL = ("SASL_SSL", "SASL_PLAINTEXT")
+
+
+def is_protocol(protocol: str, wanted: tuple[str, ...], family: str, given: Set[str]) -> bool:
+    """Return whether the protocol is one of those wanted; raises ``OptionError`` for settings of theirs if not."""
+    needless = [] if protocol in wanted else sorted(name for name in given if name.startswith(family))
+    if needless:
+        why = f"must be {' or '.join(wanted)} because kafka.{needless[0]} is set"
+        raise OptionError("kafka.security.protocol", protocol, why, example=wanted[0])
+    return protocol in wanted
+
+
 def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
     """Check that the login's settings, each of which is valid by itself, fit together.
 
@@ -158,15 +170,7 @@ def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
         OptionError: settings contradict each other, one is missing, or the mechanism's package is not installed.
     """
     protocol, mechanism, module = (values[n] for n in ("security.protocol", "sasl.mechanism", "sasl.jaas.config"))
-    if not protocol.startswith("SASL_"):
-        for name in sorted(given):
-            if name.startswith("sasl."):
-                raise OptionError(
-                    "kafka.security.protocol",
-                    protocol,
-                    f"must be SASL_SSL or SASL_PLAINTEXT because kafka.{name} is set",
-                    example="SASL_SSL",
-                )
+    if not is_protocol(protocol, SASL, "sasl.", given):
         return
     if mechanism is None and module is not None:
         raise OptionError(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import json
 import socket
 import ssl
 import time
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
-from watermark_source.connection_deadline import DeadlineConnection, body_of
+from watermark_source.connection_deadline import DeadlineConnection, body_of, json_object
 from watermark_source.errors import (
     RefusedError,
     ResponseTimeoutError,
@@ -237,18 +236,12 @@ class SchemaRegistry:
 
     def _is_unknown(self, body: bytes) -> bool:
         """Return whether a registry reports an unknown schema, and not a web server an unknown page."""
-        try:
-            code = json.loads(body)["error_code"]
-        except (ValueError, RecursionError, TypeError, KeyError):
-            return False
+        code = (json_object(body) or {}).get("error_code")
         return type(code) is int and code in _UNKNOWN
 
     def _read(self, body: bytes) -> dict[str, Any]:
-        try:
-            response = json.loads(body)
-        except (ValueError, RecursionError):
-            response = None
-        if not isinstance(response, dict) or not isinstance(response.get("schema"), str):
+        response = json_object(body)
+        if response is None or not isinstance(response.get("schema"), str):
             shown = self._shown(body[:_SHOWN], body.decode(errors="replace"))
             raise UnreachableError(f"the server at {self} does not answer as a schema registry: {shown}")
         return response

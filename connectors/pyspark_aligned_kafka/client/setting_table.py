@@ -27,6 +27,7 @@ _OAUTH_HANDLERS = (
 _IAM_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 _ENDPOINT = "must be the URL of an OAuth 2.0 token endpoint, or file:// and the path of a file that holds a token"
 _ENDPOINT_EXAMPLE = "https://login.example.com/oauth2/token"
+_PEM_BLOCK = re.compile(r"(?P<begin>-----BEGIN [^-]+-----)(?P<body>.*?)(?P<end>-----END [^-]+-----)", re.DOTALL)
 _PEM_ACCEPTED = "must be text in PEM, beginning with -----BEGIN"
 
 
@@ -74,7 +75,13 @@ def _endpoint(text: str) -> str:
 def _pem(text: str) -> str:
     if "-----BEGIN " not in text:
         raise ValueError("holds no -----BEGIN line")
-    return text
+    return _PEM_BLOCK.sub(_with_line_ends, text)
+
+
+def _with_line_ends(block: re.Match[str]) -> str:
+    # One-line PEM, as property files hold it, has blanks where OpenSSL wants line ends.
+    body = block["body"] if "\n" in block["body"] else "\n".join(block["body"].split())
+    return f"{block['begin']}\n{body.strip()}\n{block['end']}\n"
 
 
 def _row(java: str, parse: Callable[[str], Any], accepted: str, example: str, doc: str, **rest: Any) -> Option:
@@ -112,7 +119,7 @@ def _bytes(java: str, default: int, doc: str) -> Option:
     return _row(java, int32(1), accepted, "1048576", doc, default=default)
 
 
-def _pem_file(java: str, example: str, doc: str, *, default_text: str, for_text: str) -> Option:
+def _pem_file(java: str, example: str, doc: str, *, for_text: str, default_text: str | None = None) -> Option:
     """Return a row for a file; text in its place, which may hold a private key, is refused without being shown."""
     accepted = "must be the path of a PEM file"
 
@@ -135,25 +142,25 @@ _ROWS = (
          "`resolve_canonical_bootstrap_servers_only`: the same, and each bootstrap server is addressed by its "
          "canonical name, which its certificate must then contain.", default="use_all_dns_ips"),
     _row("client.rack", protocol_name, "must be a name that is not empty", "eu-west-1a",
-         "Rack of the executors, for reading from the nearest replica (KIP-392).", default_text="none"),
+         "Rack of the executors, for reading from the nearest replica (KIP-392)."),
     _one_of("security.protocol", ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), "SASL_SSL",
          "Whether connections are encrypted and whether they log in.", default="PLAINTEXT"),
     _one_of("sasl.mechanism", login_settings.MECHANISMS,
          "SCRAM-SHA-512", "Login mechanism. `AWS_MSK_IAM` needs the extra `msk`, `GSSAPI` (Kerberos) the extra "
-                          "`kerberos`, on the driver and the executors.", default_text="none"),
+                          "`kerberos`, on the driver and the executors."),
     _row("sasl.jaas.config", _jaas, "must be one login module with its options", JAAS,
          "User and password, or a client's id and secret, as Kafka's Java clients write them. Needed for `PLAIN` and "
-         "`SCRAM`.", default_text="none", secret=True),
+         "`SCRAM`.", secret=True),
     _row("sasl.oauthbearer.token.endpoint.url", _endpoint, _ENDPOINT, _ENDPOINT_EXAMPLE,
          "Where `OAUTHBEARER` gets its tokens: from an endpoint, with the client's id and secret, or from a file that "
          "another program keeps current, read at each login. The driver and each executor request their own.",
-         default_text="none", secret=True),
+         secret=True),
     _row("sasl.oauthbearer.client.credentials.client.id", non_empty, _TEXT, "checkout",
-         "The client's id; `clientId` of the login module is the same.", default_text="none"),
+         "The client's id; `clientId` of the login module is the same."),
     _row("sasl.oauthbearer.client.credentials.client.secret", non_empty, _TEXT, "secret",
-         "The client's secret; `clientSecret` of the login module is the same.", default_text="none", secret=True),
+         "The client's secret; `clientSecret` of the login module is the same.", secret=True),
     _row("sasl.oauthbearer.scope", non_empty, _TEXT, "kafka",
-         "Scope of the token request; `scope` of the login module is the same.", default_text="none"),
+         "Scope of the token request; `scope` of the login module is the same."),
     _row("sasl.oauthbearer.header.urlencode", boolean, "must be true or false", "true",
          "Whether the client's id and secret are form-encoded for the endpoint, as RFC 6749 requires. Some endpoints "
          "need it where id or secret contain characters other than letters, digits and `-._~`.",
@@ -162,12 +169,10 @@ _ROWS = (
          "First part of the brokers' principals, for `GSSAPI`.", default_text="kafka"),
     _row("sasl.login.callback.handler.class", word(_OAUTH_HANDLERS),
          "must be the OAuthBearerLoginCallbackHandler of Kafka, for OAUTHBEARER", _OAUTH_HANDLERS[0],
-         "For `OAUTHBEARER`, which gets its tokens as that class does, with or without this setting.",
-         default_text="none"),
+         "For `OAUTHBEARER`, which gets its tokens as that class does, with or without this setting."),
     _row("sasl.client.callback.handler.class", word((_IAM_HANDLER,)),
          "must be the IAMClientCallbackHandler of AWS, for AWS_MSK_IAM", _IAM_HANDLER,
-         "For `AWS_MSK_IAM`, which signs its logins as that class does, with or without this setting.",
-         default_text="none"),
+         "For `AWS_MSK_IAM`, which signs its logins as that class does, with or without this setting."),
     _row("ssl.truststore.type", word(("PEM",)),
          "must be PEM; convert a JKS or PKCS12 store with keytool -list -rfc -keystore store.jks > store.pem", "PEM",
          "Format of the trusted certificates.", default="PEM"),
@@ -181,13 +186,13 @@ _ROWS = (
          "Format of the client's certificate and key.", default="PEM"),
     _pem_file("ssl.keystore.location", "/etc/kafka/client.pem",
               "File with the client's private key and certificate chain, on the driver and on every executor.",
-              default_text="none", for_text="kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain"),
+              for_text="kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain"),
     _row("ssl.keystore.certificate.chain", _pem, _PEM_ACCEPTED, "-----BEGIN CERTIFICATE----- ...",
-         "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`.", default_text="none"),
+         "The client's certificate chain as text. Needs `kafka.ssl.keystore.key`."),
     _row("ssl.keystore.key", _pem, _PEM_ACCEPTED, "-----BEGIN PRIVATE KEY----- ...",
-         "The client's private key as text.", default_text="none", secret=True),
+         "The client's private key as text.", secret=True),
     _row("ssl.key.password", non_empty, _TEXT, "secret",
-         "Password of an encrypted private key.", default_text="none", secret=True),
+         "Password of an encrypted private key.", secret=True),
     _row("ssl.endpoint.identification.algorithm", word(("https", "")),
          "must be https, or empty to accept a certificate for any host", "https",
          "Whether a broker's certificate must name its host.", default="https"),
@@ -227,9 +232,9 @@ _ROWS = (
          "Size of the socket's send buffer.", default_text="the system's"),
     _row("group.id", non_empty, "must be a name that is not empty", "checkout",
          "No effect, with a warning: the source joins no consumer group. To show a query in Kafka's tools use "
-         "`commitGroupId`.", default_text="none"),
+         "`commitGroupId`."),
     _row("max.poll.records", positive_integer, "must be a whole number of at least 1", "500",
-         "No effect, with a warning: `maxOffsetsPerTrigger` limits the records of a batch.", default_text="none"),
+         "No effect, with a warning: `maxOffsetsPerTrigger` limits the records of a batch."),
 )  # fmt: skip
 SETTINGS: Mapping[str, Option] = {row.name.removeprefix("kafka."): row for row in _ROWS}
 """By Java name, without the prefix ``kafka.``."""

@@ -5,77 +5,52 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import socket
 import ssl
 import tempfile
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark_aligned_kafka.client import setting_table as table
-from pyspark_aligned_kafka.client.login_settings import check_login, login_configs
+from pyspark_aligned_kafka.client.login_settings import SASL, check_login, is_protocol, login_configs
 from watermark_source.errors import OptionError
 from watermark_source.option_table import unknown_option
 
 _log = logging.getLogger(__name__)
 
-# TLS from PEM files or PEM texts, as a context that can be pickled to the executors.
+# TLS from PEM files or PEM texts; files are read again by each process.
 
 
 _HAS_FILES_IN_MEMORY = hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tls:
-    """Trusted certificates and the client's own. Each is a PEM file or text; by default the system's are trusted."""
-
-    trusted_file: str | None = None
-    trusted_text: str | None = None
-    identity_file: str | None = None
-    """Private key and certificate chain in one file, as Kafka's clients have it."""
-    identity_chain: str | None = None
-    identity_key: str | None = field(default=None, repr=False)
-    key_password: str | None = field(default=None, repr=False)
-    check_hostname: bool = True
-
-
-class TlsContext(ssl.SSLContext):
-    """An ``SSLContext`` that is pickled as the ``Tls`` it was built from; files are read again where it arrives."""
-
-    tls: Tls
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return tls_context, (self.tls,)
-
-
-def tls_context(tls: Tls) -> TlsContext:
-    """Build the context: TLS 1.2 or later, certificates always verified.
+def tls_context(values: Mapping[str, Any]) -> ssl.SSLContext:
+    """Build the context: TLS 1.2 or later, certificates always verified; by default the system's are trusted.
 
     Raises:
         OptionError: a file or a text cannot be read; names the ``kafka.ssl.*`` option.
     """
-    context = TlsContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.tls = tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = tls.check_hostname
-    if tls.trusted_file is not None:
-        with _naming("kafka.ssl.truststore.location", tls.trusted_file):
-            context.load_verify_locations(cafile=tls.trusted_file)
-    elif tls.trusted_text is not None:
+    context.check_hostname = values["ssl.endpoint.identification.algorithm"] == "https"
+    if (trusted := values["ssl.truststore.location"]) is not None:
+        with _naming("kafka.ssl.truststore.location", trusted):
+            context.load_verify_locations(cafile=trusted)
+    elif (text := values["ssl.truststore.certificates"]) is not None:
         with _naming("kafka.ssl.truststore.certificates", "(PEM text)"):
-            context.load_verify_locations(cadata=tls.trusted_text)
+            context.load_verify_locations(cadata=text)
     else:
         context.load_default_certs()
     # An empty password keeps OpenSSL from asking for one on the terminal.
-    password = tls.key_password or ""
-    if tls.identity_file is not None:
-        with _naming("kafka.ssl.keystore.location", tls.identity_file):
-            context.load_cert_chain(tls.identity_file, password=password)
-    elif tls.identity_chain is not None and tls.identity_key is not None:
+    password = values["ssl.key.password"] or ""
+    if (identity := values["ssl.keystore.location"]) is not None:
+        with _naming("kafka.ssl.keystore.location", identity):
+            context.load_cert_chain(identity, password=password)
+    elif (key := values["ssl.keystore.key"]) is not None:
         with (
             _naming("kafka.ssl.keystore.certificate.chain", "(PEM text)"),
-            _as_file(tls.identity_key + "\n" + tls.identity_chain) as path,
+            _as_file(key + "\n" + values["ssl.keystore.certificate.chain"]) as path,
         ):
             context.load_cert_chain(path, password=password)
     return context
@@ -117,9 +92,9 @@ def _as_file(text: str) -> Iterator[str]:
 
 
 PREFIX = "kafka."
+_TLS = ("SSL", "SASL_SSL")
 
 _HIDDEN = "***"
-_PEM_BLOCK = re.compile(r"(?P<begin>-----BEGIN [^-]+-----)(?P<body>.*?)(?P<end>-----END [^-]+-----)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -128,8 +103,6 @@ class ClientSettings:
 
     values: Mapping[str, Any]
     """By Java name without the prefix; those not given have their defaults, or ``None``."""
-    given: frozenset[str]
-    tls: Tls | None = field(default=None)
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
@@ -165,20 +138,20 @@ class ClientSettings:
         ]
         if self.uses_sasl:
             configs |= login_configs(self.values)
-        if self.tls is not None:
-            configs["ssl_context"] = tls_context(self.tls)
+        if self.values["security.protocol"] in _TLS:
+            configs["ssl_context"] = tls_context(self.values)
         return configs
 
     @property
     def uses_sasl(self) -> bool:
         """Whether the brokers require a login."""
-        return str(self.values["security.protocol"]).startswith("SASL_")
+        return self.values["security.protocol"] in SASL
 
     def __repr__(self) -> str:
         shown = {
             name: _HIDDEN if row.secret else self.values[name]
             for name, row in table.SETTINGS.items()
-            if name in self.given
+            if self.values[name] != row.default
         }
         return f"ClientSettings({shown})"
 
@@ -217,23 +190,13 @@ def parse_settings(given: Mapping[str, str]) -> ClientSettings:
             f"must be less than kafka.request.timeout.ms, which is {values['request.timeout.ms']}: every answer would "
             "come too late", example="500",
         )  # fmt: skip
-    tls = _tls(values, texts.keys())
-    if tls is not None:
-        tls_context(tls)
-    return ClientSettings(values, frozenset(texts), tls)
+    _check_tls(values, texts.keys())
+    return ClientSettings(values)
 
 
-def _tls(values: Mapping[str, Any], given: Set[str]) -> Tls | None:
-    if not values["security.protocol"].endswith("SSL"):
-        for name in sorted(given):
-            if name.startswith("ssl."):
-                raise OptionError(
-                    "kafka.security.protocol",
-                    values["security.protocol"],
-                    f"must be SSL or SASL_SSL because kafka.{name} is set",
-                    example="SSL",
-                )
-        return None
+def _check_tls(values: Mapping[str, Any], given: Set[str]) -> None:
+    if not is_protocol(values["security.protocol"], _TLS, "ssl.", given):
+        return
     _refuse_both(values, "ssl.truststore.location", "ssl.truststore.certificates")
     _refuse_both(values, "ssl.keystore.location", "ssl.keystore.certificate.chain")
     if (values["ssl.keystore.key"] is None) != (values["ssl.keystore.certificate.chain"] is None):
@@ -241,27 +204,9 @@ def _tls(values: Mapping[str, Any], given: Set[str]) -> Tls | None:
         if values[here] is None:
             here, missing = missing, here
         raise OptionError(PREFIX + missing, None, f"is needed because {PREFIX}{here} is set")
-    return Tls(
-        trusted_file=values["ssl.truststore.location"],
-        trusted_text=_pem(values["ssl.truststore.certificates"]),
-        identity_file=values["ssl.keystore.location"],
-        identity_chain=_pem(values["ssl.keystore.certificate.chain"]),
-        identity_key=_pem(values["ssl.keystore.key"]),
-        key_password=values["ssl.key.password"],
-        check_hostname=values["ssl.endpoint.identification.algorithm"] == "https",
-    )
+    tls_context(values)
 
 
 def _refuse_both(values: Mapping[str, Any], first: str, second: str) -> None:
     if values[first] is not None and values[second] is not None:
         raise OptionError(PREFIX + second, "(PEM text)", f"excludes {PREFIX}{first}; give one of the two")
-
-
-def _pem(text: str | None) -> str | None:
-    return None if text is None else _PEM_BLOCK.sub(_with_line_ends, text)
-
-
-def _with_line_ends(block: re.Match[str]) -> str:
-    # One-line PEM, as property files hold it, has blanks where OpenSSL wants line ends.
-    body = block["body"] if "\n" in block["body"] else "\n".join(block["body"].split())
-    return f"{block['begin']}\n{body.strip()}\n{block['end']}\n"

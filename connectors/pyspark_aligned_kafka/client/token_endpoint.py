@@ -22,7 +22,7 @@ from kafka.errors import KafkaConnectionError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from pyspark_aligned_kafka.client.token_source import TokenSource
-from watermark_source.connection_deadline import HttpsUntil, HttpUntil, body_of
+from watermark_source.connection_deadline import HttpsUntil, HttpUntil, body_of, json_object
 from watermark_source.errors import RefusedError, shortened
 
 _log = logging.getLogger(__name__)
@@ -107,7 +107,9 @@ def _request(source: TokenSource) -> _Token:
                 return _checked(source, file.read(_LARGEST_ANSWER).strip(), None, asked_at)
         except (OSError, ValueError) as problem:
             raise KafkaConnectionError(f"the token file {path} cannot be read: {problem}") from None
-    answer = _json(source, _post(source))
+    answer = json_object(_post(source))
+    if answer is None:
+        raise RefusedError(f"the token endpoint {source.place} answered no JSON object; {_CHECK}")
     lifetime = answer.get("expires_in")
     is_number = isinstance(lifetime, (int, float)) and 0 < lifetime < _LONGEST_LIFETIME
     seconds = float(lifetime) if is_number else None  # type: ignore[arg-type]  # a number, as checked
@@ -150,23 +152,10 @@ def _trouble(source: TokenSource, error: urllib.error.HTTPError) -> KafkaConnect
     return KafkaConnectionError(f"the token endpoint {source.place} answered {what}")
 
 
-def _json(source: TokenSource, answer: bytes) -> dict[str, Any]:
-    try:
-        parsed = json.loads(answer)
-    except (ValueError, RecursionError):
-        parsed = None
-    if not isinstance(parsed, dict):
-        raise RefusedError(f"the token endpoint {source.place} answered no JSON object; {_CHECK}")
-    return parsed
-
-
 def _reported(source: TokenSource, answer: bytes) -> str:
     """Return the error that an OAuth response reports."""
-    try:
-        parsed = json.loads(answer)
-        parts = [str(parsed[name]) for name in ("error", "error_description") if name in parsed]
-    except (ValueError, TypeError, RecursionError):
-        return ""
+    parsed = json_object(answer) or {}
+    parts = [str(parsed[name]) for name in ("error", "error_description") if name in parsed]
     return _shown(source, ": ".join(["", *parts]))
 
 

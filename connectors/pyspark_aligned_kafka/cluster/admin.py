@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Set
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafka.errors import KafkaError
 
@@ -15,7 +14,6 @@ from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError, trans
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.list_offsets import NEWEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import (
-    TIMESTAMP_TYPE,
     Leader,
     Leaders,
     PartitionReplicas,
@@ -30,22 +28,11 @@ from pyspark_aligned_kafka.cluster.metadata import (
 from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
 from pyspark_aligned_kafka.cluster.retry import Deadline
-from watermark_source.errors import SourceError, listed
-from watermark_source.planning.split import Split
-from watermark_source.planning.watermark import Millis
-
-_log = logging.getLogger(__name__)
+from watermark_source.errors import SourceError
+from watermark_source.planning.split import IndexEntry, Split
 
 _GLANCE_MS = 500
 """Time limit in ms of optional look-ups; the caller continues without their answer."""
-
-
-class Newest(NamedTuple):
-    """The record with the highest timestamp of a partition."""
-
-    offset: int
-    """Its own, or that of the last in its batch."""
-    timestamp: Millis
 
 
 class KafkaAdmin:
@@ -148,10 +135,11 @@ class KafkaAdmin:
 
         return self._cluster.run(work).offsets
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
-        """Return each split's newest record, of brokers that answer soon."""
+    def newest(self, splits: Set[Split]) -> Mapping[Split, IndexEntry]:
+        """Return each split's newest record, or the last in its batch, of brokers that answer soon."""
         found = self.list_offsets_at_a_glance(dict.fromkeys(splits, NEWEST))
-        return {s: Newest(at.offset, at.timestamp) for s, at in found.items() if at.offset is not None and at.timestamp}
+        known = ((split, at.offset, at.timestamp) for split, at in found.items())
+        return {split: IndexEntry(at, time) for split, at, time in known if at is not None and time}
 
     def batch_headers(self, offsets: Mapping[Split, int]) -> Mapping[Split, BatchHeader]:
         """Return the header of the batch that holds an offset, of leaders that answer soon."""
@@ -171,16 +159,6 @@ class KafkaAdmin:
             return {split: header for split, header in found.items() if split in offsets}
 
         return self._cluster.run(work) if by_node else {}
-
-    def timestamp_types(self, names: Collection[str]) -> Mapping[str, str]:
-        """Return ``message.timestamp.type`` of topics; those whose settings may not be read are left out."""
-
-        try:
-            values = self.topic_settings(names, [TIMESTAMP_TYPE])
-        except SourceError as error:
-            _log.info("the timestamp type of %s is not known: %s", listed(names), error)
-            return {}
-        return {name: each[TIMESTAMP_TYPE] for name, each in values.items() if TIMESTAMP_TYPE in each}
 
     def topic_settings(self, topics: Collection[str], names: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """Return settings of topics by their names, of those whose settings may be read.

@@ -491,10 +491,6 @@ class Outage:
     since: float
     logged: float
 
-    def is_due(self, now: float) -> bool:
-        """Return whether another line is due."""
-        return now - self.logged >= _AGAIN_SECONDS
-
 
 class BrokerOutages:
     """Of one process: its connections to a broker share what they know of it. Called from several threads."""
@@ -526,7 +522,7 @@ class BrokerOutages:
         now = self._clock()
         with self._lock:
             outage = self._outages.get(address)
-            if outage is not None and not outage.is_due(now):
+            if outage is not None and now - outage.logged < _AGAIN_SECONDS:
                 return
             self._outages[address] = Outage(now, now) if outage is None else replace(outage, logged=now)
         if outage is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.consumer import FetchRequest
+from kafka.record.default_records import DefaultRecordBatch
 
 from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, Wanted, fetch_request
 from pyspark_aligned_kafka.cluster.metadata import Leader
@@ -17,11 +17,8 @@ _BATCH_BYTES = 1 << 20
 """A broker sends whole batches only; the default of ``message.max.bytes`` is a little less."""
 _ALL_BYTES = 8 << 20
 
-_HEADER = struct.Struct(">qiibIhiqq")
-"""Base offset, length, leader epoch, magic, checksum, attributes, last offset delta, base and highest timestamp."""
+_HEADER_BYTES: Final[int] = DefaultRecordBatch.HEADER_STRUCT.size
 _MAGIC = 2
-_TRANSACTIONAL = 0x10
-_CONTROL = 0x20
 
 
 class BatchHeader(NamedTuple):
@@ -49,15 +46,15 @@ def read_headers(answer: Any) -> Mapping[Split, BatchHeader]:
     for topic in answer.responses:
         for partition in topic.partitions:
             records = partition.records
-            if partition.error_code or not records or len(records) < _HEADER.size:
+            if partition.error_code or not records or len(records) < _HEADER_BYTES:
                 continue
-            first, _, _, magic, _, attributes, delta, _, highest = _HEADER.unpack_from(records)
-            if magic == _MAGIC and highest >= 0:
+            batch = DefaultRecordBatch(records[:_HEADER_BYTES])
+            if batch.magic == _MAGIC and batch.max_timestamp >= 0:
                 found[Split(topic.topic, partition.partition_index)] = BatchHeader(
-                    first,
-                    first + delta,
-                    Millis(highest),
-                    is_transactional=bool(attributes & _TRANSACTIONAL),
-                    is_control=bool(attributes & _CONTROL),
+                    batch.base_offset,
+                    batch.last_offset,
+                    Millis(batch.max_timestamp),
+                    is_transactional=batch.is_transactional,
+                    is_control=batch.is_control_batch,
                 )
     return found

@@ -9,11 +9,12 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
-from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
@@ -52,30 +53,17 @@ ReadRange = Callable[[SplitRange], Iterator[ReadBatch]]
 """Reads a range of the topic with the announcements."""
 
 
-class AnnouncementQueries(Protocol):
-    """The part of ``KafkaAdmin`` that is needed. It is used on the thread of the announcements alone."""
-
-    def topics(self, names: Collection[str] | None, expected: Set[Split] = frozenset()) -> Mapping[str, Topic]:
-        """Return the topics that exist, of those named."""
-
-    def topic_by_all_brokers(self, name: str) -> Topic | None:
-        """Return a topic with each partition that any broker knows; ``None`` if none knows the topic."""
-
-    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
-        """Look up one offset for each split; those that do not exist are left out."""
-
-    def close(self) -> None:
-        """Close the connections."""
-
-
 class _MissingError(SourceError):
     """A topic does not exist."""
 
 
 class KafkaAnnouncements(AnnouncementLog):
-    """Implements ``AnnouncementLog``. The topic with the announcements has one partition."""
+    """Implements ``AnnouncementLog``. The topic with the announcements has one partition.
 
-    def __init__(self, admin: AnnouncementQueries, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
+    ``admin`` is used on the thread of the announcements alone.
+    """
+
+    def __init__(self, admin: KafkaAdmin, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
         self._admin = admin
         self._read_range = read_range
         self._topic = topic

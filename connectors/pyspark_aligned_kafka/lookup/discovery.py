@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Collection, Mapping, Set
 from concurrent.futures import Future, wait
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import NamedTuple, Protocol
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription, selects
 from watermark_source.errors import SourceError, UnknownSplitError, listed
@@ -31,29 +31,19 @@ _AFTER_FAILURE = 1.0
 """Seconds from the beginning of a listing that failed to the next one."""
 
 
-class TopicQueries(Protocol):
-    """The part of ``KafkaAdmin`` that ``select`` uses."""
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a subscription matches."""
 
-    def topics(self, names: Collection[str] | None, expected: Set[Split]) -> Mapping[str, Topic]:
-        """Return the topics that exist, of those named or of all; the ``expected`` partitions existed before."""
-
-
-class IdentityQueries(TopicQueries, Protocol):
-    """The part of ``KafkaAdmin`` that discovery uses."""
-
-    def topic_by_all_brokers(self, name: str) -> Topic | None:
-        """Return a topic as all brokers know it; raises ``SourceError`` if they name it by several ids."""
-
-    def refusal(self, names: Collection[str]) -> SourceError | None:
-        """Return the error for those of some topics that the user may describe and not read."""
+    splits: frozenset[Split]
+    missing: frozenset[str]
+    """The names of topics or partitions of the subscription that do not exist."""
+    ids: dict[str, str]
+    """By topic."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Listing:
-    splits: frozenset[Split]
-    ids: Mapping[str, str]
-    missing: frozenset[str]
-    """Topics or partitions that the subscription names and the cluster does not have."""
+class _Listing(Selection):
     refused: SourceError | None
     """Of topics that were not in the last listing, those that the user may not read."""
     at: float
@@ -71,8 +61,8 @@ class KafkaDiscovery:
     are new. ``clock`` is monotonic, ``cpu`` the CPU time of a thread; both in seconds.
     """
 
-    admin: IdentityQueries
-    other_admin: IdentityQueries
+    admin: KafkaAdmin
+    other_admin: KafkaAdmin
     subscription: Subscription
     _: KW_ONLY
     max_age_ms: int
@@ -188,7 +178,7 @@ class KafkaDiscovery:
         """Return a listing that has been checked, or that of ``expect`` if it began later."""
         return self._checked(listing) if self._last is None or listing.at >= self._last.at else self._last
 
-    def _list(self, admin: IdentityQueries) -> _Listing:
+    def _list(self, admin: KafkaAdmin) -> _Listing:
         at, cpu = self.clock(), self.cpu()
         expected, self._expected = self._expected, frozenset()
         if self._last is not None:
@@ -199,7 +189,7 @@ class KafkaDiscovery:
             if self._ids.get(name, id_) != id_ and (topic := admin.topic_by_all_brokers(name)) is not None:
                 found.ids[name] = topic.id or id_
         refused = admin.refusal(self._new_topics(found.splits, found.ids))
-        return _Listing(found.splits, found.ids, found.missing, refused, at, cpu=self.cpu() - cpu)
+        return _Listing(found.splits, found.missing, found.ids, refused, at, cpu=self.cpu() - cpu)
 
     def _new_topics(self, splits: Set[Split], ids: Mapping[str, str]) -> Set[str]:
         """Return the topics that are not in the last listing, or are others of their names."""
@@ -262,17 +252,7 @@ class _ListingUnderWay(Future[_Listing]):
         return bool(wait([self], max(0.0, left)).done)
 
 
-class Selection(NamedTuple):
-    """What a subscription matches."""
-
-    splits: frozenset[Split]
-    missing: frozenset[str]
-    """The names of topics or partitions of the subscription that do not exist."""
-    ids: dict[str, str]
-    """By topic."""
-
-
-def select(subscription: Subscription, admin: TopicQueries, expected: Set[Split] = frozenset()) -> Selection:
+def select(subscription: Subscription, admin: KafkaAdmin, expected: Set[Split] = frozenset()) -> Selection:
     """Return what exists of a subscription."""
     if isinstance(subscription, SubscribePattern):
         topics = admin.topics(None, expected)

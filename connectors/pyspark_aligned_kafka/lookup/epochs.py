@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
 from watermark_source.contract.lineage import Lineage, ReadUpTo
 from watermark_source.planning.lineage import History
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Epoch
 from watermark_source.planning.watermark import MAX
-
-
-class EpochQueries(Protocol):
-    """The part of ``KafkaAdmin`` that is needed."""
-
-    def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
-        """Return the highest epoch up to a number, and the first offset behind it."""
 
 
 class KafkaLineage(Lineage):
@@ -27,7 +21,7 @@ class KafkaLineage(Lineage):
     holds as long as they lead.
     """
 
-    def __init__(self, admin: EpochQueries, newest: Mapping[Split, int]) -> None:
+    def __init__(self, admin: KafkaAdmin, newest: Mapping[Split, int]) -> None:
         self._admin = admin
         self._newest = newest
         self._known: dict[Split, _Known] = {}

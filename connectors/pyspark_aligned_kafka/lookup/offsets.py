@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Set
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST, NEWEST, OffsetAndTimestamp
-from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.batch_ranges import PositionLookup, offsets_of, settle
 from pyspark_aligned_kafka.options.positions import (
     ACCEPTED,
@@ -20,26 +19,16 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import ResponseTimeoutError, SourceError, listed
-from watermark_source.planning.split import IndexEntry, NewestTime, Split
+from watermark_source.planning.split import IndexEntry, NewestTime, Split, SplitRange
 from watermark_source.planning.watermark import MAX, Millis
 
 LookUp: TypeAlias = Callable[[Mapping[Split, int]], Mapping[Split, OffsetAndTimestamp]]
 
 
-class OffsetQueries(Protocol):
-    """What look-ups of offsets need of ``KafkaAdmin``."""
-
-    def list_offsets(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
-        """Look up one offset for each split."""
-
-    def list_offsets_in_time(self, wanted: Mapping[Split, int]) -> OffsetsInTime:
-        """Look up one offset for each split whose broker answers soon."""
-
-
 class KafkaLogBounds:
     """Implements ``LogBounds`` and ``PositionLookup``. Every call sends requests: the caller decides how often."""
 
-    def __init__(self, admin: OffsetQueries, stale: OffsetRetries = ACCEPTED) -> None:
+    def __init__(self, admin: KafkaAdmin, stale: OffsetRetries = ACCEPTED) -> None:
         self._admin = admin
         self._stale = stale
         self._ends: Mapping[Split, int] = {}
@@ -88,6 +77,11 @@ class KafkaLogBounds:
     def earliest_positions(self, splits: Set[Split]) -> Mapping[Split, int]:
         """Return each split's log start offset."""
         return _offsets(self._admin.list_offsets(dict.fromkeys(splits, EARLIEST)))
+
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
+        starts, ends = self.earliest_positions(splits), self.end_positions(splits)
+        return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
 
     def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
         """Return the first offset with a timestamp at or after the one wanted, or ``None``."""
@@ -152,7 +146,7 @@ class KafkaTimeIndex:
 class KafkaTransactions:
     """Implements ``OpenTransactions``; ``admin`` reads uncommitted data too."""
 
-    def __init__(self, admin: OffsetQueries) -> None:
+    def __init__(self, admin: KafkaAdmin) -> None:
         self._admin = admin
 
     def ends(self, splits: Set[Split]) -> Mapping[Split, int]:
@@ -212,7 +206,7 @@ def resolve(policy: PositionPolicy, splits: Set[Split], lookup: PositionLookup) 
 class KafkaStartPositions:
     """Implements ``StartPositions``."""
 
-    def __init__(self, admin: OffsetQueries, policy: PositionPolicy) -> None:
+    def __init__(self, admin: KafkaAdmin, policy: PositionPolicy) -> None:
         self._policy = policy
         self._bounds = KafkaLogBounds(admin)
 

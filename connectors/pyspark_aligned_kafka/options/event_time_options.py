@@ -149,7 +149,6 @@ _PLACES = "`value:$.a.b`, `key:$.a`, `header:NAME` or `package.module:function`"
 WATERMARK_COLUMN = Option(
     name=MARKS,
     parse=_place,
-    default_text="none",
     accepted=_ACCEPTED,
     example="header:watermark",
     doc=f"Where records carry a watermark, in the forms of `eventTimeColumn`: `timestamp`, {_PLACES}. A record "

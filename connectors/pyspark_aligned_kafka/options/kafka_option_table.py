@@ -52,7 +52,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribe",
         parse=parse_subscribe,
-        default_text="none",
         accepted="must be a comma list of topics",
         example="orders,payments",
         doc="Topics to read. Exactly one of `subscribe`, `subscribePattern` and `assign` is needed.",
@@ -60,7 +59,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribePattern",
         parse=parse_subscribe_pattern,
-        default_text="none",
         accepted="must be a regular expression in Python's syntax",
         example="orders-.*",
         doc="Topics to read: every topic with a match of this regular expression anywhere in its name, new topics "
@@ -69,7 +67,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="assign",
         parse=parse_assign,
-        default_text="none",
         accepted="must be a JSON object of lists of partitions",
         example='{"orders":[0,1]}',
         doc="Partitions to read. Those that do not exist are skipped with a warning.",
@@ -94,7 +91,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="startingOffsetsByTimestamp",
         parse=positions.parse_timestamps,
-        default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735689600000,"1":1735689600000}}',
         doc="`startingTimestamp` with a timestamp for each partition; lists exactly the partitions that are read. "
@@ -127,7 +123,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="endingOffsetsByTimestamp",
         parse=positions.parse_timestamps,
-        default_text="none",
         accepted="must be a JSON object of milliseconds since the epoch by partition",
         example='{"orders":{"0":1735776000000,"1":1735776000000}}',
         doc="Batch only. `endingTimestamp` with a timestamp for each partition; lists exactly the partitions that are "
@@ -143,7 +138,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     ),
     at_least_one(
         name="minOffsetsPerTrigger",
-        default_text="none",
         example="100000",
         doc="Rows wait until this number of offsets of all partitions together can be read, or until "
         "`maxTriggerDelay` has passed since rows were last read. The first rows after a query's start never wait, nor "
@@ -229,7 +223,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     Option(
         name="commitGroupId",
         parse=protocol_name,
-        default_text="none",
         accepted="must be the name of a consumer group",
         example="checkout-query",
         doc="Consumer group to which the offsets of finished batches are committed, so that Kafka's own tools show the "
@@ -238,10 +231,6 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         "own source, has no effect.",
     ),
 )
-
-
-def _is_secret_setting(name: str) -> bool:
-    return may_be_secret(name.removeprefix(settings.PREFIX))
 
 
 OPTION_TABLE = OptionTable(
@@ -265,7 +254,7 @@ OPTION_TABLE = OptionTable(
         "watermarkColumn",
         *ONLY_IN_STREAMS,
     ),
-    is_secret_in_family=_is_secret_setting,
+    is_secret_in_family=lambda name: may_be_secret(name.removeprefix(settings.PREFIX)),
     renamed=(
         *RENAMED,
         Renamed("watermarkFormat", "eventTimeFormat"),

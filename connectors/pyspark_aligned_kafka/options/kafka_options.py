@@ -33,41 +33,6 @@ ABILITIES = Abilities(marks=True, row_positions=True, rows_ahead=True, announcem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossOptions:
-    """What is done about rows that are gone, or seem to be."""
-
-    fails: bool
-    offset_retries: OffsetRetries
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadingLimits:
-    """What a task bears with."""
-
-    poll_timeout_ms: int
-    decompressed_max_bytes: int
-    """Limit on the bytes of a decompressed batch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimePlaces:
-    """Where records have their event time and their watermark."""
-
-    event_time: EventTimeChoice | None
-    """``None`` for the record's timestamp."""
-    marks: MarkChoice | None
-    """Where records carry a watermark; ``None``: no strategy uses it."""
-
-    @property
-    def text(self) -> str | None:
-        """The user's options for time as text; ``None`` where event time is the records' timestamp."""
-        places = {} if self.event_time is None else {"eventTimeColumn": str(self.event_time.place)}
-        if self.marks is not None:
-            places["watermarkColumn"] = "timestamp" if self.marks.place is None else str(self.marks.place)
-        return ", ".join(f"{option} = {place}" for option, place in places.items()) or None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions:
     """Every option of one query after checking. Picklable; its ``repr`` shows no secret."""
 
@@ -77,27 +42,39 @@ class KafkaOptions:
     end: PositionPolicy | None
     """Where a batch ends; ``None`` at latest."""
     limits: RowLimits
-    loss: LossOptions
+    fail_on_data_loss: bool
+    offset_retries: OffsetRetries
     push_down: bool
     """Whether filters of a batch cut down what is read."""
-    reading: ReadingLimits
+    poll_timeout_ms: int
+    decompressed_max_bytes: int
+    """Limit on the bytes of a decompressed batch."""
     columns: tuple[str, ...]
     """Chosen columns of Spark's Kafka schema, in its order."""
     payloads: tuple[PayloadChoice, ...]
     """How keys and values are decoded to columns."""
-    times: TimePlaces
+    event_time: EventTimeChoice | None
+    """``None`` for the record's timestamp."""
+    marks: MarkChoice | None
+    """Where records carry a watermark; ``None``: no strategy uses it."""
     announced: str | None
     """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
     commit_group: str | None
     client: ClientSettings
     engine: EngineOptions
 
+    @property
+    def times_text(self) -> str | None:
+        """The user's options for time as text; ``None`` where event time is the records' timestamp."""
+        places = {} if self.event_time is None else {"eventTimeColumn": str(self.event_time.place)}
+        if self.marks is not None:
+            places["watermarkColumn"] = "timestamp" if self.marks.place is None else str(self.marks.place)
+        return ", ".join(f"{option} = {place}" for option, place in places.items()) or None
+
     def with_undated(self, without: WithoutTime) -> KafkaOptions:
         """Return the options with ``eventTimeErrors`` as given, where event time is not the records' timestamp."""
-        choice = self.times.event_time
-        if choice is None:
-            return self
-        return replace(self, times=replace(self.times, event_time=replace(choice, without=without)))
+        choice = self.event_time
+        return self if choice is None else replace(self, event_time=replace(choice, without=without))
 
 
 def parse(given: Mapping[str, str]) -> KafkaOptions:
@@ -124,18 +101,15 @@ def meaning_of(options: SourceOptions) -> KafkaOptions:
         start=_positions(options, _WHERE_TO_BEGIN, options["startingOffsetsByTimestampStrategy"]),
         end=_positions(options, _WHERE_TO_END, NoMatch.LATEST),
         limits=row_limits(options),
-        loss=LossOptions(
-            fails=options["failOnDataLoss"],
-            offset_retries=OffsetRetries(options["fetchOffset.numRetries"], options["fetchOffset.retryIntervalMs"]),
-        ),
+        fail_on_data_loss=options["failOnDataLoss"],
+        offset_retries=OffsetRetries(options["fetchOffset.numRetries"], options["fetchOffset.retryIntervalMs"]),
         push_down=options["pushDownPredicate"],
-        reading=ReadingLimits(
-            poll_timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
-            decompressed_max_bytes=options["maxDecompressedBatchBytes"],
-        ),
+        poll_timeout_ms=options["kafkaConsumer.pollTimeoutMs"],
+        decompressed_max_bytes=options["maxDecompressedBatchBytes"],
         columns=_chosen_columns(options, payloads),
         payloads=payloads,
-        times=TimePlaces(event_time=event_time_choice(options, choices), marks=mark_choice(options, choices)),
+        event_time=event_time_choice(options, choices),
+        marks=mark_choice(options, choices),
         announced=announced_topic(options, subscription),
         commit_group=options["commitGroupId"],
         client=settings.parse_settings(options.given),

@@ -52,7 +52,6 @@ def _options_of(field: str) -> tuple[Option, ...]:
         Option(
             name=f"{field}Format",
             parse=_format,
-            default_text="none",
             accepted=f"must be {' or '.join(_WORDS)}: {field}s in other formats are delivered as bytes in the column "
             f"{field}",
             example=JSON,
@@ -63,7 +62,6 @@ def _options_of(field: str) -> tuple[Option, ...]:
         Option(
             name=f"{field}Schema",
             parse=str.strip,
-            default_text="none",
             accepted="must be a schema of the format",
             example=FORMATS[JSON].example,
             doc=f"Schema of the decoded {field}s. Only its members are decoded. "
@@ -104,7 +102,6 @@ _OF_BOTH = (
     Option(
         name=ZONE,
         parse=_zone,
-        default_text="none",
         accepted="must be a time zone, such as UTC, +01:00 or Europe/Berlin",
         example="UTC",
         doc="Time zone of a TIMESTAMP of JSON that is written without one; `from_json` takes it from "
@@ -117,7 +114,6 @@ _REGISTRY_OPTIONS = (
     Option(
         name=REGISTRY,
         parse=non_empty,
-        default_text="none",
         accepted='must be the address of a schema registry, such as "https://registry:8081"',
         example=_EXAMPLES[REGISTRY],
         doc="Address of a schema registry with Confluent's API. Decoded keys and values then begin with the id of "
@@ -127,7 +123,6 @@ _REGISTRY_OPTIONS = (
     Option(
         name=LOGIN,
         parse=non_empty,
-        default_text="none",
         accepted="must be user:password, with a colon between them, or Bearer and a token",
         example=_EXAMPLES[LOGIN],
         doc="Login for the schema registry: `user:password`, or `Bearer` and a token. It appears in no log, error, "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -267,6 +267,7 @@ def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, P
     missing, extra = splits - listed_splits, listed_splits - splits
     unread = sorted(topics.keys() - {split.log for split in splits})
     if missing or extra or unread:
+        by_time = any(isinstance(position, AtTime) for position in given.values())
         parts = [
             f"does not list {listed(missing)}" if missing else "",
             f"lists {listed(extra)}" if extra else "",
@@ -278,14 +279,9 @@ def positions_of(policy: PositionPolicy, splits: Set[Split]) -> Mapping[Split, P
             "must list exactly the partitions that are read; it "
             + " and ".join(filter(None, parts))
             + f"; the partitions are {listed(splits)}",
-            condition=_mismatch(given.values()),
+            condition=errors.TIMESTAMPS_DO_NOT_MATCH if by_time else errors.START_DOES_NOT_MATCH,
         )
     return {**given, **by_topic}
-
-
-def _mismatch(positions: Iterable[Position]) -> str:
-    by_time = any(isinstance(position, AtTime) for position in positions)
-    return errors.TIMESTAMPS_DO_NOT_MATCH if by_time else errors.START_DOES_NOT_MATCH
 
 
 def _from_json(split: Split, number: int) -> Position:

@@ -63,6 +63,7 @@ class BrokerConnection:
     ) -> None:
         self._socket: socket.socket | None = detached
         self._good_until = good_until
+        """By ``time.monotonic()``: the broker closes one that is used after its login has expired (KIP-368)."""
         self._memory = memory
         self.knows_ids = knows_ids
         """Whether the broker takes the ids of topics in place of their names."""

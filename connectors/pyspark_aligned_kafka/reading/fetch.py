@@ -17,29 +17,18 @@ from kafka.errors import (
     BrokerNotAvailableError,
     ClusterAuthorizationFailedError,
     CorruptRecordError,
-    FencedLeaderEpochError,
-    InconsistentTopicIdError,
-    KafkaStorageError,
-    LeaderNotAvailableError,
-    NetworkExceptionError,
-    NotLeaderForPartitionError,
-    OffsetNotAvailableError,
     OffsetOutOfRangeError,
-    ReplicaNotAvailableError,
-    RequestTimedOutError,
+    RetriableError,
     TopicAuthorizationFailedError,
     UnknownError,
-    UnknownLeaderEpochError,
-    UnknownTopicIdError,
-    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafka.protocol.consumer import FetchRequest
 
 from pyspark_aligned_kafka.cluster.broker_errors import grant
 from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, TopicIds, Wanted, fetch_request
-from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader
 from pyspark_aligned_kafka.errors import place
+from pyspark_aligned_kafka.reading.protocol_fields import FieldReader
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, survey
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
@@ -175,12 +164,7 @@ class Trouble(Enum):
     """The leader names a replica to read from (KIP-392)."""
 
 
-_MOVED: Final = frozenset({
-    UnknownError, UnknownTopicOrPartitionError, LeaderNotAvailableError, NotLeaderForPartitionError,
-    RequestTimedOutError, BrokerNotAvailableError, ReplicaNotAvailableError, NetworkExceptionError, KafkaStorageError,
-    FencedLeaderEpochError, UnknownLeaderEpochError, OffsetNotAvailableError, UnknownTopicIdError,
-    InconsistentTopicIdError,
-})  # fmt: skip
+_MOVED = (RetriableError, UnknownError, BrokerNotAvailableError)
 
 
 class Stretch(NamedTuple):
@@ -251,7 +235,7 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
 
 def _trouble(fetched: Fetched, position: int) -> Trouble:
     kind = for_code(fetched.error)
-    if kind in _MOVED:
+    if issubclass(kind, _MOVED):
         return Trouble.MOVED
     if kind is OffsetOutOfRangeError:
         return Trouble.OUT_OF_RANGE

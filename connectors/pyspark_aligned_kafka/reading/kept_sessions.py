@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from kafka.errors import KafkaConnectionError, UnknownBrokerIdError
 from kafka.net.connection import KafkaConnection
@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import OLDEST_KAFKA
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Metadata, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Metadata, Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.reading import fetch
@@ -30,16 +30,6 @@ from watermark_source.planning.split import Split, SplitRange
 
 _USED_FOR = 0.85
 """Share of a login's lifetime in which it is used: requests sent by then are answered before it ends."""
-
-
-class LoggedIn(NamedTuple):
-    """An authenticated socket to a broker."""
-
-    socket: socket.socket
-    good_until: float
-    """By ``time.monotonic()``: the broker closes a connection that is used after its login has expired (KIP-368)."""
-    knows_ids: bool = False
-    """Whether the broker takes the ids of topics in place of their names."""
 
 
 class Brokers(Cluster):
@@ -62,15 +52,15 @@ class Brokers(Cluster):
 
         return self.run(work)
 
-    def socket_to(self, node: int, limit_ms: int) -> LoggedIn:
-        """Connect to a broker with kafka-python (TLS and login included), and detach the socket, blocking.
+    def connection_to(self, node: int, limit_ms: int, memory: ResponseMemory) -> BrokerConnection:
+        """Connect to a broker with kafka-python (TLS and login included), and take its socket over, blocking.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError
             UnsupportedFormatError: the broker is older than Kafka 2.3.
         """
 
-        async def work(_: Deadline) -> LoggedIn:
+        async def work(_: Deadline) -> BrokerConnection:
             try:
                 connection = await self._unused(node, limit_ms)
             except UnknownBrokerIdError as error:
@@ -81,7 +71,7 @@ class Brokers(Cluster):
             knows_ids = _newest_version(connection) >= fetch.WITH_IDS
             # kafka-python forgets the end of the login when it closes its connection.
             good_until = _good_until(connection)
-            return LoggedIn(_take_socket(connection), good_until, knows_ids)
+            return BrokerConnection(_take_socket(connection), memory, good_until, knows_ids=knows_ids)
 
         return self.run(work)
 
@@ -145,8 +135,8 @@ class Session:
         # All connections share it: a response is decoded before the next one is received.
         self._memory = ResponseMemory()
         self._idle_limit_s = min(_IDLE_LIMIT_S, settings.millis("connections.max.idle.ms") / 1000)
-        self._partitions: dict[str, int] = {}
-        self._ids: dict[str, str | None] = {}
+        self._topics: dict[str, Topic | None] = {}
+        """By the last metadata responses; ``None``: they lacked it."""
         self.replicas: dict[Split, int] = {}
         """Replicas that leaders have named to read from instead (KIP-392)."""
         self.densities: dict[str, float] = {}
@@ -165,12 +155,13 @@ class Session:
 
     def other_id(self, split: Split, expected: str | None) -> str | None:
         """Return the id of the split's topic by the last metadata response, if it is not the one that is expected."""
-        found = self._ids.get(split.log)
-        return None if expected is None or found == expected else found
+        topic = self._topics.get(split.log)
+        return None if topic is None or expected in (None, topic.id) else topic.id
 
     def absent(self, split: Split) -> bool:
         """Return whether the last metadata response lacked the topic, or the partition."""
-        return split.log in self._partitions and split.number >= self._partitions[split.log]
+        topic = self._topics.get(split.log)
+        return split.log in self._topics and (topic is None or split.number not in topic.leaders)
 
     def forget(self, split: Split, node: int) -> None:
         """Forget a broker as the one to read a split from. Another broker that is known to lead it remains."""
@@ -187,9 +178,7 @@ class Session:
         replaces a newer one.
         """
         metadata = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
-        self._partitions.update({name: len(topic.leaders) for name, topic in metadata.topics.items()})
-        self._partitions.update(dict.fromkeys(metadata.unknown, 0))
-        self._ids.update({name: topic.id for name, topic in metadata.topics.items()})
+        self._topics |= {**metadata.topics, **dict.fromkeys(metadata.unknown)}
         self._leaders.learn(metadata.topics)
 
     def connection(self, node: int, limit_ms: int) -> BrokerConnection:
@@ -198,10 +187,7 @@ class Session:
         if kept is not None and kept.reusable and time.monotonic() - kept.used_at <= self._idle_limit_s:
             return kept
         self.drop(node)
-        login = self._brokers.socket_to(node, limit_ms)
-        connection = self._connections[node] = BrokerConnection(
-            login.socket, self._memory, login.good_until, knows_ids=login.knows_ids
-        )
+        connection = self._connections[node] = self._brokers.connection_to(node, limit_ms, self._memory)
         return connection
 
     def drop(self, node: int) -> None:
@@ -211,8 +197,7 @@ class Session:
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
-        starts, ends = self._bounds.earliest_positions(splits), self._bounds.end_positions(splits)
-        return {split: SplitRange(split, start, ends[split]) for split, start in starts.items() if split in ends}
+        return self._bounds.log_ranges(splits)
 
     @property
     def stale(self) -> bool:

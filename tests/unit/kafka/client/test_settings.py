@@ -346,7 +346,7 @@ def test_a_handler_of_a_login_is_refused_with_another_mechanism(name: str, mecha
 
 def test_settings_are_picklable_with_tls() -> None:
     with_tls = settings(security_protocol="SSL")
-    context = pickle.loads(pickle.dumps(with_tls.client_configs()))["ssl_context"]
+    context = pickle.loads(pickle.dumps(with_tls)).client_configs()["ssl_context"]
     assert isinstance(context, ssl.SSLContext)
     assert context.check_hostname
     assert pickle.loads(pickle.dumps(with_tls)) == with_tls

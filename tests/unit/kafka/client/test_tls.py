@@ -5,18 +5,32 @@ from __future__ import annotations
 import pickle
 import ssl
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from pyspark_aligned_kafka.client import settings
-from pyspark_aligned_kafka.client.settings import Tls, parse_settings, tls_context
+from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings, tls_context
 from watermark_source.errors import OptionError
 
 PEM = Path(__file__).parents[3] / "certificates"
 CA, CLIENT, ENCRYPTED = PEM / "ca.pem", PEM / "client.pem", PEM / "client-encrypted.pem"
 KEY_END = "-----END PRIVATE KEY-----\n"
+
+
+def context_of(**given: str) -> ssl.SSLContext:
+    """Return the context of settings ``ssl.*``, with an underscore for each dot."""
+    return tls_context(with_tls({name.replace("_", "."): text for name, text in given.items()}).values)
+
+
+def with_tls(given: Mapping[str, str]) -> ClientSettings:
+    return parse_settings({
+        "kafka.bootstrap.servers": "a:1",
+        "kafka.security.protocol": "SSL",
+        **{f"kafka.ssl.{name}": text for name, text in given.items()},
+    })  # fmt: skip
 
 
 def trusted(context: ssl.SSLContext) -> list[str]:
@@ -34,23 +48,24 @@ def parts_of_the_client() -> tuple[str, str]:
     return key + KEY_END, chain
 
 
-@pytest.mark.parametrize("part", [{"trusted_file": str(CA)}, {"trusted_text": CA.read_text()}])
-def test_only_what_is_given_is_trusted(part: dict[str, Any]) -> None:
-    assert trusted(tls_context(Tls(**part))) == ["Test CA"]
+@pytest.mark.parametrize("part", [{"truststore_location": str(CA)}, {"truststore_certificates": CA.read_text()}])
+def test_only_what_is_given_is_trusted(part: dict[str, str]) -> None:
+    assert trusted(context_of(**part)) == ["Test CA"]
 
 
-def test_a_context_is_picklable_and_stays_the_same() -> None:
-    context = pickle.loads(pickle.dumps(tls_context(Tls(trusted_text=CA.read_text(), check_hostname=False))))
+def test_settings_that_were_pickled_make_the_same_context() -> None:
+    given = {"truststore.certificates": CA.read_text(), "endpoint.identification.algorithm": ""}
+    context = pickle.loads(pickle.dumps(with_tls(given))).client_configs()["ssl_context"]
     assert trusted(context) == ["Test CA"]
     assert context.check_hostname is False
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 
 def test_an_encrypted_key_needs_its_password() -> None:
-    tls_context(Tls(identity_file=str(ENCRYPTED), key_password="opensesame"))
-    for password in (None, "wrong"):
+    context_of(keystore_location=str(ENCRYPTED), key_password="opensesame")
+    for password in ({}, {"key_password": "wrong"}):
         with pytest.raises(OptionError, match=r"kafka\.ssl\.key\.password") as caught:
-            tls_context(Tls(identity_file=str(ENCRYPTED), key_password=password))
+            context_of(keystore_location=str(ENCRYPTED), **password)
         assert caught.value.option == "kafka.ssl.keystore.location"
 
 
@@ -59,7 +74,7 @@ def test_a_file_that_is_no_pem_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "store.jks"
     path.write_text(text)
     with pytest.raises(OptionError, match="keytool -list -rfc"):
-        tls_context(Tls(trusted_file=str(path)))
+        context_of(truststore_location=str(path))
 
 
 @pytest.mark.parametrize("name", ["truststore.certificates", "keystore.key", "keystore.certificate.chain"])
@@ -67,11 +82,7 @@ def test_a_pem_text_that_is_not_ascii_is_refused(name: str) -> None:
     given = {"keystore.key": CLIENT.read_text(), "keystore.certificate.chain": CLIENT.read_text()}
     given = {**given, name: "-----BEGIN é-----"} if name in given else {name: "-----BEGIN é-----"}
     with pytest.raises(OptionError, match="cannot be used on this machine"):
-        parse_settings({
-            "kafka.bootstrap.servers": "a:1",
-            "kafka.security.protocol": "SSL",
-            **{f"kafka.ssl.{name}": text for name, text in given.items()},
-        })  # fmt: skip
+        with_tls(given)
 
 
 def test_a_file_that_is_not_there_is_refused_when_options_are_checked() -> None:
@@ -95,15 +106,14 @@ def test_pem_texts_may_be_on_one_line_as_in_a_property_file(written: type[str]) 
         "kafka.ssl.keystore.certificate.chain": written(chain),
     })  # fmt: skip
     assert trusted(settings.client_configs()["ssl_context"]) == ["Test CA"]
-    assert settings.tls is not None
-    assert settings.tls.trusted_text is not None
     # Not every OpenSSL reads lines of any length.
-    assert settings.tls.trusted_text.strip().splitlines() == CA.read_text().strip().splitlines()
+    assert settings.values["ssl.truststore.certificates"].strip().splitlines() == CA.read_text().strip().splitlines()
     assert key.splitlines()[1] not in repr(settings)
 
 
 def test_where_files_can_lie_in_memory_the_private_key_never_lies_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     key, chain = parts_of_the_client()
+    values = with_tls({"keystore.key": key, "keystore.certificate.chain": chain}).values
     on_disk: list[str] = []
     mkstemp = tempfile.mkstemp
 
@@ -113,11 +123,11 @@ def test_where_files_can_lie_in_memory_the_private_key_never_lies_on_a_disk(monk
         return made
 
     monkeypatch.setattr(tempfile, "mkstemp", noted)
-    tls_context(Tls(identity_key=key, identity_chain=chain))
+    tls_context(values)
     assert len(on_disk) == (0 if settings._HAS_FILES_IN_MEMORY else 1)
     monkeypatch.setattr(settings, "_HAS_FILES_IN_MEMORY", False)
     on_disk.clear()
-    tls_context(Tls(identity_key=key, identity_chain=chain))
+    tls_context(values)
     (path,) = on_disk
     assert not Path(path).exists()
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Set
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.metadata import Topic
 from pyspark_aligned_kafka.lookup.discovery import KafkaDiscovery
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern, Subscription
@@ -15,7 +16,7 @@ from watermark_source.errors import RefusedError, SourceError, UnknownSplitError
 from watermark_source.planning.split import Split
 
 
-class Topics:
+class Topics(KafkaAdmin):
     def __init__(self, **partitions: int) -> None:
         self.partitions = partitions
         self.internal: set[str] = set()

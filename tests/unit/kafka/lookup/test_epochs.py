@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
 from pyspark_aligned_kafka.lookup.epochs import KafkaLineage
 from watermark_source.planning.lineage import epoch_at, parting
@@ -16,13 +17,13 @@ from watermark_source.planning.state import Epoch, SplitState
 T = Split("t", 0)
 
 
-class Replicas:
+class Replicas(KafkaAdmin):
     """A partition of three replicas. A record is the epoch of its leader, and a number of its own."""
 
     def __init__(self) -> None:
         self.logs: list[list[tuple[int, int]]] = [[], [], []]
         self.leader, self.epoch, self.written = 0, 0, 0
-        self.newest = {T: 0}
+        self.epochs = {T: 0}
         self.asked = 0
 
     @property
@@ -44,7 +45,7 @@ class Replicas:
     def elect(self, replica: int) -> None:
         """Elect a replica as it is, in sync or not."""
         self.leader, self.epoch = replica, self.epoch + 1
-        self.newest[T] = self.epoch
+        self.epochs[T] = self.epoch
 
     def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Answer as ``LeaderEpochFileCache.endOffsetFor`` does."""
@@ -72,7 +73,7 @@ def test_what_a_leader_did_not_have_is_found_exactly(seed: int, count: int) -> N
     place of it.
     """
     random, replicas = Random(seed), Replicas()
-    lineage = KafkaLineage(replicas, replicas.newest)
+    lineage = KafkaLineage(replicas, replicas.epochs)
     state, read = SplitState(0, 0), list[tuple[int, int]]()
     for _ in range(40):
         step = random.randrange(4)
@@ -86,7 +87,7 @@ def test_what_a_leader_did_not_have_is_found_exactly(seed: int, count: int) -> N
         else:
             if random.random() < 0.2:
                 # As in a new process.
-                lineage = KafkaLineage(replicas, replicas.newest)
+                lineage = KafkaLineage(replicas, replicas.epochs)
             history = lineage.histories({T: state}).get(T)
             parted = None if history is None or state.epoch is None else parting(state.position, state.epoch, history)
             same = shared(read, replicas.log)
@@ -107,7 +108,7 @@ def test_nothing_is_asked_while_the_leader_of_the_last_record_leads() -> None:
     replicas = Replicas()
     replicas.write(5)
     replicas.follow(1, 5)
-    lineage = KafkaLineage(replicas, replicas.newest)
+    lineage = KafkaLineage(replicas, replicas.epochs)
     assert lineage.histories({T: SplitState(0, 0)}) == {T: [Epoch(0, 0)]}
     read = {T: SplitState(5, 5, epoch=Epoch(0, 0))}
     assert [lineage.histories(read) for _ in range(2)] == [{}, {}]
@@ -125,16 +126,16 @@ def test_nothing_is_asked_while_the_leader_of_the_last_record_leads() -> None:
 def test_epochs_of_deleted_records_end_a_look() -> None:
     replicas = Replicas()
     replicas.epoch = 700
-    replicas.newest[T] = 700
+    replicas.epochs[T] = 700
     replicas.write(3)
-    lineage = KafkaLineage(replicas, replicas.newest)
+    lineage = KafkaLineage(replicas, replicas.epochs)
     assert lineage.histories({T: SplitState(0, 0)}) == {T: [Epoch(700, 0)]}
     assert replicas.asked == 1
 
 
 def test_a_partition_that_is_gone_and_records_without_epochs_have_no_history() -> None:
     replicas = Replicas()
-    replicas.newest[T] = 3
+    replicas.epochs[T] = 3
 
     class Gone(Replicas):
         def epoch_ends(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
@@ -145,8 +146,8 @@ def test_a_partition_that_is_gone_and_records_without_epochs_have_no_history() -
             self.asked += 1
             return {split: OffsetAndTimestamp(None, None) for split in wanted}
 
-    assert KafkaLineage(Gone(), replicas.newest).histories({T: SplitState(5, 5)}) == {}
+    assert KafkaLineage(Gone(), replicas.epochs).histories({T: SplitState(5, 5)}) == {}
     old = Old()
-    lineage = KafkaLineage(old, replicas.newest)
+    lineage = KafkaLineage(old, replicas.epochs)
     assert [lineage.histories({T: SplitState(5, 5)}) for _ in range(3)] == [{}, {}, {}]
     assert old.asked == 1

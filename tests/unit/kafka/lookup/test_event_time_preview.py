@@ -6,23 +6,23 @@ from collections.abc import Mapping, Set
 
 import pytest
 
-from pyspark_aligned_kafka.cluster.admin import Newest
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader
 from pyspark_aligned_kafka.driver import KafkaPreview
 from watermark_source.errors import UnreachableError
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import IndexEntry, Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
 SPLIT = Split("t", 0)
 
 
-class Brokers:
+class Brokers(KafkaAdmin):
     def __init__(self, newest: int, *headers: BatchHeader) -> None:
-        self.known = {SPLIT: Newest(newest, Millis(900))}
+        self.known = {SPLIT: IndexEntry(newest, Millis(900))}
         self.headers = headers
         self.away = False
 
-    def newest(self, splits: Set[Split]) -> Mapping[Split, Newest]:
+    def newest(self, splits: Set[Split]) -> Mapping[Split, IndexEntry]:
         if self.away:
             raise UnreachableError("nobody there")
         return {split: self.known[split] for split in splits}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetsInTime
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
@@ -16,7 +17,7 @@ from watermark_source.planning.split import Split
 T0, T1 = Split("t", 0), Split("t", 1)
 
 
-class Answers:
+class Answers(KafkaAdmin):
     """One answer after the other; the last one stays."""
 
     def __init__(self, *ends: Mapping[Split, int]) -> None:

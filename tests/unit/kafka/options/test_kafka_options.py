@@ -47,9 +47,9 @@ def refusal(given: dict[str, str]) -> OptionError:
 def test_defaults_are_those_of_sparks_kafka_source() -> None:
     options = parsed()
     assert (options.start, options.end) == (None, None)
-    assert options.loss.fails is True
+    assert options.fail_on_data_loss is True
     assert options.limits.most is None
-    assert options.reading.poll_timeout_ms == 120_000
+    assert options.poll_timeout_ms == 120_000
     assert options.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert options.client.read_committed is False
     assert options.engine.source_name == FORMAT == "aligned-kafka"
@@ -60,10 +60,10 @@ def test_names_ignore_case() -> None:
         "KAFKA.Bootstrap.Servers": "localhost:9092", "SUBSCRIBE": "t", "FAILONDATALOSS": "FALSE",
         "startingoffsets": "EARLIEST", "KafkaConsumer.PollTimeoutMs": "7",
     })  # fmt: skip
-    assert options.loss.fails is False
+    assert options.fail_on_data_loss is False
     assert options.start is not None
     assert options.start.rule == Everywhere(Earliest())
-    assert options.reading.poll_timeout_ms == 7
+    assert options.poll_timeout_ms == 7
 
 
 def test_nothing_is_committed_unless_a_group_is_named() -> None:
@@ -348,9 +348,9 @@ def test_the_least_must_not_be_more_than_the_most() -> None:
 
 
 def test_stale_ends_are_looked_up_again_by_sparks_options() -> None:
-    assert parsed().loss.offset_retries == OffsetRetries(retries=3, interval_ms=1_000)
+    assert parsed().offset_retries == OffsetRetries(retries=3, interval_ms=1_000)
     options = parsed(**{"fetchOffset.numRetries": "0", "fetchOffset.retryIntervalMs": "7", "groupIdPrefix": "g"})
-    assert options.loss.offset_retries == OffsetRetries(retries=0, interval_ms=7)
+    assert options.offset_retries == OffsetRetries(retries=0, interval_ms=7)
 
 
 def test_how_large_a_decompressed_batch_may_be_reaches_the_tasks() -> None:
@@ -363,11 +363,11 @@ PUNCTUATED = {"watermarkStrategy": "punctuated"}
 
 
 def test_where_records_carry_a_watermark_is_reported_as_for_event_times() -> None:
-    assert parsed().times.marks is None
+    assert parsed().marks is None
     header = parsed(watermarkColumn="header:w", eventTimeFormat="seconds", **PUNCTUATED)
-    assert header.times.marks == MarkChoice(InHeader("w"), Format.SECONDS)
+    assert header.marks == MarkChoice(InHeader("w"), Format.SECONDS)
     assert header.engine.policy.strategy == Punctuated()
-    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).times.marks == MarkChoice(None)
+    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).marks == MarkChoice(None)
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def test_what_errors_may_show_means_nothing_where_no_content_is_read(given: dict
 
 @pytest.mark.parametrize("given", [{"eventTimeColumn": "header:t"}, {"watermarkColumn": "header:w", **PUNCTUATED}])
 def test_what_errors_may_show_goes_with_each_place_in_records(given: dict[str, str]) -> None:
-    times = parsed(recordsInErrors="false", **given).times
+    times = parsed(recordsInErrors="false", **given)
     chosen = times.event_time if times.marks is None else times.marks
     assert chosen is not None
     assert not chosen.shows_records

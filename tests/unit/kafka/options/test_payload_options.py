@@ -153,15 +153,15 @@ AVRO = {
 def test_event_time_is_a_member_of_what_is_decoded(path: str, framed: bool) -> None:
     registry = {"schemaRegistry": "http://registry:8081"} if framed else {}
     found = parsed(**AVRO, **registry, eventTimeColumn=f"value:{path}")
-    choice = found.times.event_time
+    choice = found.event_time
     assert choice is not None
     assert isinstance(choice.place, InColumn)
     assert KafkaSource(found).event_time == f"eventTimeColumn = value:{path}"
     assert pickle.loads(pickle.dumps(found)) == found
     # Of keys, which are bytes here, it is a path into JSON.
-    in_key = parsed(**AVRO, **registry, eventTimeColumn=f"key:{path}").times.event_time
+    in_key = parsed(**AVRO, **registry, eventTimeColumn=f"key:{path}").event_time
     assert in_key == EventTimeChoice(InJson("key", parse_path(path)))
-    in_json = parsed(**JSON, **registry, eventTimeColumn=f"value:{path}").times.event_time
+    in_json = parsed(**JSON, **registry, eventTimeColumn=f"value:{path}").event_time
     assert in_json == EventTimeChoice(InJson("value", parse_path(path), framed))
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import ClientSettings, parse_settings
 from pyspark_aligned_kafka.reading import kept_sessions as sessions
-from pyspark_aligned_kafka.reading.kept_sessions import Brokers, LoggedIn, Session, leased
+from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory
+from pyspark_aligned_kafka.reading.kept_sessions import Brokers, Session, leased
 from pyspark_aligned_kafka.reading.range_reader import KafkaRangeReader
 from watermark_source.planning.split import Split, SplitRange
 
@@ -92,12 +93,12 @@ def brokers_ends(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[socket.socket
     """The other ends of the connections that sessions make, in the order in which they are made."""
     ends: list[socket.socket] = []
 
-    def socket_to(_: Brokers, node: int, limit_ms: int) -> LoggedIn:
+    def connection_to(_: Brokers, node: int, limit_ms: int, memory: ResponseMemory) -> BrokerConnection:
         ours, brokers = socket.socketpair()
         ends.append(brokers)
-        return LoggedIn(ours, float("inf"))
+        return BrokerConnection(ours, memory)
 
-    monkeypatch.setattr(Brokers, "socket_to", socket_to)
+    monkeypatch.setattr(Brokers, "connection_to", connection_to)
     yield ends
     for end in ends:
         end.close()

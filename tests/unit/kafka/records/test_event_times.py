@@ -519,7 +519,7 @@ def member(path: str, values: list[Any], options: dict[str, str], *, observed: b
         for delta, value in enumerate(values)
     ]
     decoder = RecordDecoder(
-        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.times.event_time,
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.event_time,
         payloads=() if observed else parsed.payloads,
     )  # fmt: skip
     data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
@@ -578,7 +578,7 @@ def test_alternatives_are_found_in_documents_that_are_decoded_as_well() -> None:
         Rec(2, b'{"after":{"at":3}}'), Rec(3, b'{"before":{"at":4}}'),
     ]  # fmt: skip
     decoder = RecordDecoder(
-        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.times.event_time,
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, event_time=parsed.event_time,
         payloads=parsed.payloads,
     )  # fmt: skip
     data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)

@@ -1,4 +1,4 @@
-"""Fields of Kafka's protocol, to bytes and from them: counts, texts, and tagged fields.
+"""Fields of Kafka's protocol, read from bytes: counts, texts, and tagged fields.
 
 In the ``flexible`` versions of a message (KIP-482) lengths are compact, and every structure ends with tagged fields.
 """
@@ -10,33 +10,8 @@ from typing import Final
 
 _VARINT_BITS: Final = 70
 """Ten bytes of seven: more than any number of the protocol takes."""
-SHORT = struct.Struct(">h")
-INT = struct.Struct(">i")
-
-
-def count(number: int, *, flexible: bool) -> bytes:
-    """Return what precedes so many entries of an array."""
-    return _varint(number + 1) if flexible else INT.pack(number)
-
-
-def text(content: str, *, flexible: bool) -> bytes:
-    """Return a text behind its length."""
-    data = content.encode()
-    return (_varint(len(data) + 1) if flexible else SHORT.pack(len(data))) + data
-
-
-def no_tags(*, flexible: bool) -> bytes:
-    """Return the end of a structure without tagged fields."""
-    return b"\0" if flexible else b""
-
-
-def _varint(number: int) -> bytes:
-    data = bytearray()
-    while number > 0x7F:
-        data.append(number & 0x7F | 0x80)
-        number >>= 7
-    data.append(number)
-    return bytes(data)
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
 
 
 class FieldReader:
@@ -60,15 +35,15 @@ class FieldReader:
 
     def integer(self) -> int:
         """Read a number of 32 bits."""
-        return self.unpack(INT)[0]
+        return self.unpack(_INT)[0]
 
     def count(self) -> int:
         """Read how many entries an array has; -1 for none."""
         return self._varint() - 1 if self.flexible else self.integer()
 
     def text(self) -> str:
-        """Read a text that is there."""
-        return bytes(self.take(self._varint() - 1 if self.flexible else self.unpack(SHORT)[0])).decode()
+        """Read a text that is there, of a message that is not flexible."""
+        return bytes(self.take(self.unpack(_SHORT)[0])).decode()
 
     def take(self, size: int) -> memoryview:
         """Read bytes."""
