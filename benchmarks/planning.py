@@ -27,7 +27,7 @@ TARGETS = {8: 20.0, 10_000: 250.0}
 OFFSET_BYTES = 50
 """A split."""
 IDLE_SECONDS = 10.0
-IDLE_SHARE = 7.0
+IDLE_SHARE = 5.0
 """Percent of a core."""
 
 # The broker maps two index files of this size for each partition when it first looks up a time: of 10 MB each by
