@@ -205,7 +205,7 @@ def _table(rows: Iterable[Option]) -> str:
 def _default(row: Option) -> str:
     if row.default_text is not None:
         return row.default_text
-    return "none" if row.default is None else str(row.default)
+    return "none" if row.default in (None, "", ()) else str(row.default)
 
 
 def _reasons(reasons: Mapping[str, str]) -> str:
