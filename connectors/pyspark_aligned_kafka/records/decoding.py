@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,15 +28,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.record_fields import (
-    HEADERS_AT,
-    KEY_AT,
-    VALUE_AT,
-    Located,
-    RowLocator,
-    exhausted,
-    new_cursor,
-)
+from pyspark_aligned_kafka.records.record_fields import Located, RowLocator, exhausted, new_cursor
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
@@ -127,42 +120,49 @@ class RecordDecoder:
             if located.rows:
                 known = bitmap(micros_view[: located.rows] != NO_MOMENT) if located.timeless else None
                 timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [known, micros], located.timeless)
+                positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
+                made = {
+                    "offset": positions,
+                    "timestamp": timestamp,
+                    "timestampType": constant_column(log_append, located.rows),
+                }
                 event_time, undated, marks = timestamp, 0, None
-                decoded = cache(partial(self._decoded, wanted.split, data, located, offsets_view))
-                records = Records(wanted.split, data, located, offsets_view, timestamp, decoded)
+                column, decoded = partial(_column, located, made), cache(partial(self._decoded, located))
+                records = Records(located, timestamp, column, decoded)
                 if self._times is not None:
                     event_time, undated = self._times.of(records)
                 if self._marks is not None:
                     marks = self._marks.of(records)
                 payloads = [found for field in self._decoders if (found := decoded(field)) is not None]
-                positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
-                columns = (*self._columns_of(records, positions, log_append), *(each.column for each in payloads))
+                columns = (*map(column, self._columns), *(each.column for each in payloads))
                 malformed = sum(each.malformed for each in payloads)
                 yield ReadBatch(
                     wanted.split, located.rows, columns, event_time,
                     undated=undated, malformed=malformed, positions=positions, marks=marks,
                 )  # fmt: skip
 
-    def _columns_of(self, records: Records, offset: pa.Array, timestamp_type: int) -> Iterator[pa.Array]:
-        """Yield the wanted columns, in the wanted order; raises ``CorruptDataError`` for headers that do not fit."""
-        split, data, located, rows = records.split, records.data, records.located, records.located.rows
-        keys, values = located.fields[KEY_AT:VALUE_AT, :rows], located.fields[VALUE_AT:HEADERS_AT, :rows]
-        makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: binary_column(data, keys, located.key_bytes, located.key_nulls),
-            "value": lambda: binary_column(data, values, located.value_bytes, located.value_nulls),
-            "topic": lambda: constant_column(split.log, rows),
-            "partition": lambda: constant_column(split.number, rows),
-            "offset": lambda: offset,
-            "timestamp": lambda: records.timestamps,
-            "timestampType": lambda: constant_column(timestamp_type, rows),
-            "headers": lambda: headers_array(split, data, located, offset),
-        }
-        return (makers[name]() for name in self._columns)
-
-    def _decoded(self, split: Split, data: Bytes, located: Located, offsets: Longs, field: str) -> Decoded | None:
+    def _decoded(self, located: Located, field: str) -> Decoded | None:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
         decoder = self._decoders.get(field)
-        return None if decoder is None else decoder.decode(split, data, located, offsets)
+        return None if decoder is None else decoder.decode(located)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Located], pa.Array]]] = {
+    "key": lambda located: binary_column(located.data, located.places("key"), located.key_bytes, located.key_nulls),
+    "value": lambda located: binary_column(
+        located.data, located.places("value"), located.value_bytes, located.value_nulls
+    ),
+    "topic": lambda located: constant_column(located.split.log, located.rows),
+    "partition": lambda located: constant_column(located.split.number, located.rows),
+    "headers": headers_array,
+}
+
+
+def _column(located: Located, made: dict[str, pa.Array], name: str) -> pa.Array:
+    """Return a column by its name, of those ``made`` or added to them; raises ``CorruptDataError`` for bad headers."""
+    if name not in made:
+        made[name] = _MAKERS[name](located)
+    return made[name]
 
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:

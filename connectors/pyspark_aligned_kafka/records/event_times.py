@@ -15,7 +15,6 @@ from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import (
     TIMESTAMP,
     HeaderScan,
-    binary_column,
     headers_array,
     id_scan,
 )
@@ -38,11 +37,10 @@ from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_i
 from pyspark_aligned_kafka.records.payload import Decoded
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
-from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from pyspark_aligned_kafka.records.record_fields import Located
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
-from watermark_source.planning.split import Split
 from watermark_source.signals import LONGEST_S, TimeLimitExceeded, time_limit
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
@@ -57,16 +55,19 @@ _FIRST_DAY, _LAST_DAY = FIRST_MICROS // _DAY - 1, END_MICROS // _DAY
 
 
 class Records(NamedTuple):
-    """Located records of one partition, with their offsets and timestamps."""
+    """Located records of one partition, with their timestamps."""
 
-    split: Split
-    data: Bytes
     located: Located
-    offsets: Longs
     timestamps: pa.Array
+    column: Callable[[str], pa.Array]
+    """Returns a column of theirs by its name, as it is delivered; it is made once."""
     decoded: Callable[[str], Decoded | None]
     """Returns the decoded keys or values by their field, ``None`` where they are not decoded; raises ``PayloadError``.
     They are decoded once."""
+
+    def where(self, row: int) -> str:
+        """Return where a record is, for a message."""
+        return place(self.located.split, int(self.located.offsets[row]))
 
 
 class Found(NamedTuple):
@@ -114,33 +115,34 @@ class JsonTimes:
         absent: npt.NDArray[np.bool_] = (kinds == JsonKind.NO_DOCUMENT) | (kinds == JsonKind.NOTHING)
         other = kinds == JsonKind.OTHER
         # No other value of JSON begins so.
-        absent[other] = records.data[at[other]] == ord("n")
+        absent[other] = records.located.data[at[other]] == ord("n")
         # What is neither text nor number has no size.
         sizes[(kinds < JsonKind.TEXT) | other] = 0
-        return Found(*self._moments.read(records.data, at, sizes, kinds == JsonKind.ESCAPED), absent)
+        return Found(*self._moments.read(records.located.data, at, sizes, kinds == JsonKind.ESCAPED), absent)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
+        data = records.located.data
         starts, sizes = (places[row : row + 1] for places in self._places(records))
-        kinds, at, found = self._scan.find(records.data, starts, sizes)
+        kinds, at, found = self._scan.find(data, starts, sizes)
         kind = JsonKind(int(kinds[0]))
         if kind is JsonKind.NO_DOCUMENT:
             return "null in place of a document"
         if self._where.framed and kind is JsonKind.NO_JSON:
             starts, sizes = (places[row : row + 1] for places in records.located.places(self._where.field))
-        document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
+        document = shown(data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is JsonKind.NO_JSON:
             behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
             return f"text that is not JSON{behind}, {document}"
         if kind in (JsonKind.NOTHING, JsonKind.OTHER):
             what = "no such member" if kind is JsonKind.NOTHING else "what is neither a string nor a number"
-            whole = records.data[int(starts[0]) :][: int(sizes[0])].tobytes()
+            whole = data[int(starts[0]) :][: int(sizes[0])].tobytes()
             try:
                 return f"{what}: {end_of_path(whole, self._where.path, with_names=self._shows)}"
             except ValueError:
                 # Compiled code validates no UTF-8.
                 return f"{what} in {document}"
-        return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
+        return shown(data, int(at[0]), int(found[0]), with_content=self._shows)
 
     def _found(self, records: Records) -> tuple[Longs, Longs, Longs]:
         """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
@@ -151,25 +153,24 @@ class JsonTimes:
             decoded = None
         walked = None if decoded is None else decoded.places
         if walked is None or walked.path != self._where.path:
-            return self._scan.find(records.data, *self._places(records))
+            return self._scan.find(records.located.data, *self._places(records))
         left = walked.left
         if len(left):
             starts, sizes = self._places(records)
-            found = self._scan.find(records.data, starts[left], sizes[left])
+            found = self._scan.find(records.located.data, starts[left], sizes[left])
             walked.kinds[left], walked.at[left], walked.sizes[left] = found
         return walked.kinds, walked.at, walked.sizes
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
-        starts, sizes = records.located.places(self._where.field)
+        data, (starts, sizes) = records.located.data, records.located.places(self._where.field)
         if self._where.framed is None:
-            return behind_ids(records.data, starts, sizes)
+            return behind_ids(data, starts, sizes)
         if self._ids is None:
             return starts, sizes
         # Imports compiled code, which few readers need.
         from pyspark_aligned_kafka.records.schema_ids import IdReader  # noqa: PLC0415
 
-        header = self._ids.find_any(records.split, records.data, records.located, records.offsets)
-        ids = IdReader().read(records.data, starts, sizes, header)
+        ids = IdReader().read(data, starts, sizes, self._ids.find_any(records.located))
         # What has no id is no document.
         return ids.starts, np.where(ids.without, 0, ids.lengths)
 
@@ -211,7 +212,7 @@ class ColumnTimes:
         decoded = self._decoded(_chosen(records, np.array([row])))
         member = self._member(decoded)
         if member.null_count:
-            value = shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
+            value = shown(records.located.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
             why = f": {decoded.wrong}" if decoded.wrong else ""
             return f"null in this member of {value}{why}"
         if pa.types.is_string(member.type):
@@ -227,7 +228,7 @@ class ColumnTimes:
             # Rows are read for their times alone: what is bad ends no query here, it has no event time.
             if self._decoder is None:
                 self._decoder = PayloadDecoder(replace(choice, fail_fast=False))
-            decoded = self._decoder.decode(records.split, records.data, records.located, records.offsets)
+            decoded = self._decoder.decode(records.located)
         return decoded
 
     def _member(self, decoded: Decoded) -> pa.Array:
@@ -270,20 +271,16 @@ class HeaderTimes:
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
-        starts, sizes = self._places(records)
-        return Found(*self._moments.read(records.data, starts, sizes), sizes < 0)
+        starts, sizes = self._scan.find(records.located)
+        return Found(*self._moments.read(records.located.data, starts, sizes), sizes < 0)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
-        starts, sizes = self._places(records)
+        starts, sizes = self._scan.find(records.located)
         if sizes[row] < 0:
-            alone = _chosen(records, np.array([row]))
-            headers = headers_array(records.split, records.data, alone.located, pa.array(alone.offsets))
+            headers = headers_array(_chosen(records, np.array([row])).located)
             return f"no such header: {headers_there(headers[0].as_py(), with_names=self._shows)}"
-        return shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
-
-    def _places(self, records: Records) -> tuple[Longs, Longs]:
-        return self._scan.find(records.split, records.data, records.located, records.offsets)
+        return shown(records.located.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
 
 
 class RecordTimes:
@@ -327,14 +324,11 @@ class FirstTimes:
 
 def _chosen(records: Records, rows: Longs) -> Records:
     """Return some of the records, by their rows."""
-    located = records.located._replace(rows=len(rows), fields=np.take(records.located.fields, rows, axis=1))
-    return records._replace(
-        located=located,
-        offsets=records.offsets[rows],
-        timestamps=records.timestamps.take(rows),
-        # What is decoded is of all of the records.
-        decoded=lambda _: None,
+    located = records.located._replace(
+        offsets=records.located.offsets[rows], rows=len(rows), fields=np.take(records.located.fields, rows, axis=1)
     )
+    # What is decoded is of all of the records.
+    return records._replace(located=located, timestamps=records.timestamps.take(rows), decoded=lambda _: None)
 
 
 # Event times by a function of the user's: a record batch in, an array out, once for each batch of records.
@@ -362,7 +356,8 @@ class FunctionTimes:
         Raises:
             EventTimeError: it failed, or answered no array of moments, one for each record.
         """
-        given = _batch(records)
+        # What crosses the C interface cannot be written to: rows are delivered from the same memory.
+        given = pa.record_batch(pa.RecordBatch.from_arrays([*map(records.column, COLUMNS)], names=list(COLUMNS)))
         try:
             with time_limit(LONGEST_S):
                 answer = self._function(given)
@@ -392,24 +387,9 @@ class FunctionTimes:
         return "null from the function, or a moment before the year 1 or after the year 9999"
 
 
-def _batch(records: Records) -> pa.RecordBatch:
-    located, data = records.located, records.data
-    fields = located.fields[:, : located.rows]
-    offsets = pa.Array.from_buffers(pa.int64(), located.rows, [None, pa.py_buffer(records.offsets[: located.rows])])
-    columns = [
-        binary_column(data, fields[KEY_AT:VALUE_AT], located.key_bytes, located.key_nulls),
-        binary_column(data, fields[VALUE_AT:HEADERS_AT], located.value_bytes, located.value_nulls),
-        headers_array(records.split, data, located, offsets),
-        records.timestamps,
-        offsets,
-    ]
-    # What crosses the C interface cannot be written to: rows are delivered from the same memory.
-    return pa.record_batch(pa.RecordBatch.from_arrays(columns, names=list(COLUMNS)))
-
-
 def _of(records: Records) -> str:
-    first, last = records.offsets[0], records.offsets[records.located.rows - 1]
-    return f"records {first} to {last} of {place(records.split)}"
+    offsets = records.located.offsets
+    return f"records {offsets[0]} to {offsets[-1]} of {place(records.located.split)}"
 
 
 def _found(answer: pa.Array) -> Found:
@@ -450,14 +430,14 @@ class EventTimes:
         micros, wrong, _ = self._finder.find(records)
         missing = int(np.count_nonzero(wrong))
         if not self._far.is_done:
-            self._far.look(records.split, records.offsets, micros, wrong, records.timestamps)
+            self._far.look(records.located, micros, wrong, records.timestamps)
         if not missing:
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
         if self._choice.without is WithoutTime.FAIL:
             row = int(np.argmax(wrong != 0))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{place(records.split, int(records.offsets[row]))}: no event time at {self._choice.place} ({OPTION}, "
+                f"{records.where(row)}: no event time at {self._choice.place} ({OPTION}, "
                 f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
                 "eventTimeFormat; or set eventTimeErrors to timestamp, to use the record's own timestamp, or to null, "
                 "so that such a record moves no watermark"
@@ -465,7 +445,8 @@ class EventTimes:
         if self._choice.without is WithoutTime.TIMESTAMP:
             neither = wrong.astype(bool) & ~is_valid(records.timestamps)
             if neither.any():
-                raise fault_error(Fault.TIMESTAMP, records.split, int(records.offsets[int(np.argmax(neither))]))
+                at = int(records.located.offsets[int(np.argmax(neither))])
+                raise fault_error(Fault.TIMESTAMP, records.located.split, at)
             np.copyto(micros, integers(records.timestamps), where=wrong.astype(bool))
             return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), missing
         micros[wrong.astype(bool)] = _NO_TIME
@@ -532,7 +513,7 @@ class WatermarkMarks:
             row = int(np.argmax(broken))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{place(records.split, int(records.offsets[row]))}: no watermark at {self._choice.place} "
+                f"{records.where(row)}: no watermark at {self._choice.place} "
                 f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "
                 "Correct watermarkColumn or eventTimeFormat; a record that carries no watermark has nothing there, or "
                 "JSON's null"

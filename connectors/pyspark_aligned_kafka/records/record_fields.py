@@ -30,7 +30,7 @@ from pyspark_aligned_kafka.records.record_batches import (
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.split import Split, SplitRange
 
 # A cursor: which batch, which record of it, where its bytes begin, the offset before it.
 _FRAME, _RECORD, _AT, _BEFORE = range(4)
@@ -196,6 +196,9 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
 class Located(NamedTuple):
     """Fields of ``rows`` records in the bytes they were found in; the arrays are reused by the next call."""
 
+    split: Split
+    data: Bytes
+    offsets: Longs
     rows: int
     fields: Longs
     """Rows ``KEY_AT`` to ``RECORD_END``; only those of the wanted columns are set."""
@@ -208,11 +211,10 @@ class Located(NamedTuple):
     timeless: int
     """Records whose timestamp does not fit 64 bits of microseconds, which is ``NO_MOMENT`` then."""
 
-    def places(self, field: str) -> tuple[Longs, Longs]:
+    def places(self, field: str) -> Longs:
         """Return where each ``key`` or ``value`` begins, and its size, below zero for a null."""
         at = KEY_AT if field == "key" else VALUE_AT
-        starts, sizes = self.fields[at : at + 2, : self.rows]
-        return starts, sizes
+        return self.fields[at : at + 2, : self.rows]
 
 
 class RowLocator:
@@ -262,7 +264,7 @@ class RowLocator:
         if fault:
             raise fault_error(Fault(fault), wanted.split, int(cursor[_BEFORE]) + 1)
         rows, *counts = self._found.tolist()
-        return Located(rows, self._fields, *counts)
+        return Located(wanted.split, data, into[0][:rows], rows, self._fields, *counts)
 
 
 def new_cursor() -> Longs:
