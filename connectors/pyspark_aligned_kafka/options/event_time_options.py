@@ -39,7 +39,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    MarkChoice,
     Place,
     WithoutTime,
 )
@@ -245,7 +244,7 @@ def _no_mark(text: str, _: InJson, payload: PayloadChoice) -> NoReturn:
     )  # fmt: skip
 
 
-def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> MarkChoice | None:
+def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
     """Return where records carry a watermark; ``None``: no strategy reads it.
 
     Raises:
@@ -261,8 +260,8 @@ def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) 
         why = "only what it names moves the watermark" if strategy == PUNCTUATED else "the class has reads_marks"
         needed = f"is needed because watermarkStrategy is {strategy}: {why}"
         raise options.refusal(MARKS, needed, example="header:watermark")
-    place = _placed(options[MARKS], payloads, partial(_no_mark, text))
-    return MarkChoice(place, options[FORMAT], shows_records=options[SHOWS])
+    place = _placed(options[MARKS], payloads, partial(_no_mark, text)) or InTimestamp()
+    return EventTimeChoice(place, options[FORMAT], shows_records=options[SHOWS])
 
 
 def _is_written(place: Place | None) -> bool:

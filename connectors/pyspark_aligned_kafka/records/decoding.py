@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column, constant_column, headers_array
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
 from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
@@ -51,7 +51,7 @@ class RecordDecoder:
         decompressed_limit: int,
         check_crcs: bool = True,
         event_time: EventTimeChoice | None = None,
-        marks: MarkChoice | None = None,
+        marks: EventTimeChoice | None = None,
         payloads: Sequence[PayloadChoice] = (),
     ) -> None:
         """Begin to read for ``columns``.
@@ -62,7 +62,7 @@ class RecordDecoder:
         self._times = None if event_time is None else EventTimes(event_time)
         self._marks = None if marks is None else WatermarkMarks(marks)
         looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
-        if event_time is None or (marks is not None and marks.place is None):
+        if event_time is None:
             looked_at.add("timestamp")
         looked_at.update(each.field for each in payloads)
         looked_at.update("headers" for each in payloads if each.framed)

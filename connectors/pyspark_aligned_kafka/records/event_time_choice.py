@@ -1,4 +1,4 @@
-"""Where the event time of a record is, and what becomes of a record without one."""
+"""Where the event time of a record is, or a watermark, and what becomes of a record without an event time."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def is_of_row_before(place: Place) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EventTimeChoice:
-    """As the user chose."""
+    """As the user chose, of event time or of a watermark in records: one without it carries none."""
 
     place: Place
     written: Format = Format.AUTO
@@ -190,19 +190,3 @@ class EventTimeChoice:
     def fields(self) -> frozenset[str]:
         """Which fields of a record are looked at."""
         return _fields(self.place)
-
-
-@dataclass(frozen=True, slots=True)
-class MarkChoice:
-    """Where records carry a watermark, and how it is written there."""
-
-    place: Place | None
-    """``None``: each record's timestamp is one."""
-    written: Format = Format.AUTO
-    shows_records: bool = True
-    """Whether errors hold the beginning of a record's content."""
-
-    @property
-    def fields(self) -> frozenset[str]:
-        """Which fields of a record are looked at."""
-        return frozenset() if self.place is None else EventTimeChoice(self.place).fields

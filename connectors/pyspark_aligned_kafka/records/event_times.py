@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    MarkChoice,
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.far_times import FarTimes
@@ -345,9 +344,8 @@ _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 class FunctionTimes:
     """Calls the function and checks what it answers."""
 
-    def __init__(self, where: ByFunction, *, shows_records: bool = True) -> None:
-        self._where = where
-        self._shows = shows_records
+    def __init__(self, choice: EventTimeChoice, where: ByFunction) -> None:
+        self._where, self._shows = where, choice.shows_records
         self._function = where.load()
 
     def find(self, records: Records) -> Found:
@@ -465,20 +463,15 @@ def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.
     )
 
 
+_FINDERS: Final[Mapping[type, Callable[[EventTimeChoice, Any], TimeFinder]]] = {
+    InJson: JsonTimes, InColumn: ColumnTimes, InHeader: HeaderTimes, InTimestamp: lambda _, __: RecordTimes(),
+    FirstOf: FirstTimes, ByFunction: FunctionTimes,
+}  # fmt: skip
+
+
 def time_finder(choice: EventTimeChoice) -> TimeFinder:
     """Return what looks at the place of a choice."""
-    if isinstance(choice.place, InJson):
-        return JsonTimes(choice, choice.place)
-    if isinstance(choice.place, InColumn):
-        return ColumnTimes(choice, choice.place)
-    if isinstance(choice.place, InHeader):
-        return HeaderTimes(choice, choice.place)
-    if isinstance(choice.place, FirstOf):
-        return FirstTimes(choice, choice.place)
-    if isinstance(choice.place, InTimestamp):
-        return RecordTimes()
-    assert isinstance(choice.place, ByFunction)
-    return FunctionTimes(choice.place, shows_records=choice.shows_records)
+    return _FINDERS[type(choice.place)](choice, choice.place)
 
 
 class WatermarkMarks:
@@ -486,12 +479,8 @@ class WatermarkMarks:
 
     __slots__ = ("_choice", "_finder")
 
-    def __init__(self, choice: MarkChoice) -> None:
-        self._choice = choice
-        self._finder = None
-        if choice.place is not None:
-            as_time = EventTimeChoice(choice.place, choice.written, shows_records=choice.shows_records)
-            self._finder = time_finder(as_time)
+    def __init__(self, choice: EventTimeChoice) -> None:
+        self._choice, self._finder = choice, time_finder(choice)
 
     def of(self, records: Records) -> pa.Array:
         """Return the watermarks, microseconds as ``int64``, of the records that carry one.
@@ -499,7 +488,7 @@ class WatermarkMarks:
         Raises:
             EventTimeError: a record has another value than a timestamp in the place, or the user's function failed.
         """
-        if self._finder is None:
+        if isinstance(self._choice.place, InTimestamp):
             return records.timestamps.view(pa.int64())
         micros, wrong, absent = self._finder.find(records)
         if self._choice.written is Format.TSO:
