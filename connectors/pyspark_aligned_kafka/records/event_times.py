@@ -338,7 +338,7 @@ _ANSWER = (
     "an Arrow array of timestamps, or of int64 with milliseconds since 1970-01-01 UTC, one element for each record, "
     "null where there is no time"
 )
-_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_WRITTEN = {"s": Format.SECONDS, "ms": Format.MILLIS, "us": Format.MICROS}
 
 
 class FunctionTimes:
@@ -391,17 +391,12 @@ def _of(records: Records) -> str:
 
 
 def _found(answer: pa.Array) -> Found:
-    values, missing = integers(answer), ~is_valid(answer)
-    unit = answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
+    values, unit = integers(answer), answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
     if unit == "ns":
-        # 64 bits of them are 292 years before and after 1970.
-        micros = values // 1_000
-    else:
-        factor = _MICROS[unit]
-        missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
-        micros = np.where(missing, 0, values) * factor
+        values, unit = values // 1_000, "us"
+    moments = MomentReader(_WRITTEN[unit]).of_numbers(np.array(values), is_valid(answer))
     # What the function leaves null is nothing, wherever it looked.
-    return Found(micros, missing.astype(np.uint8), np.ones(len(answer), np.bool_))
+    return Found(*moments, np.ones(len(answer), np.bool_))
 
 
 _NO_TIME = np.int64(2**63 - 1)
