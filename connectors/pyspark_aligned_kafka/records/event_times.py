@@ -32,11 +32,12 @@ from pyspark_aligned_kafka.records.event_time_choice import (
 )
 from pyspark_aligned_kafka.records.far_times import FarTimes
 from pyspark_aligned_kafka.records.json_members import end_of_path, headers_there
-from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_ids
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload import Decoded
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
 from pyspark_aligned_kafka.records.record_fields import Located
+from pyspark_aligned_kafka.records.schema_ids import IdReader
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
@@ -127,7 +128,7 @@ class JsonTimes:
         kind = JsonKind(int(kinds[0]))
         if kind is JsonKind.NO_DOCUMENT:
             return "null in place of a document"
-        if self._where.framed and kind is JsonKind.NO_JSON:
+        if kind is JsonKind.NO_JSON:
             starts, sizes = (places[row : row + 1] for places in records.located.places(self._where.field))
         document = shown(data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is JsonKind.NO_JSON:
@@ -161,17 +162,13 @@ class JsonTimes:
         return walked.kinds, walked.at, walked.sizes
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
-        data, (starts, sizes) = records.located.data, records.located.places(self._where.field)
-        if self._where.framed is None:
-            return behind_ids(data, starts, sizes)
-        if self._ids is None:
+        starts, sizes = records.located.places(self._where.field)
+        if self._where.framed is False:
             return starts, sizes
-        # Imports compiled code, which few readers need.
-        from pyspark_aligned_kafka.records.schema_ids import IdReader  # noqa: PLC0415
-
-        ids = IdReader().read(data, starts, sizes, self._ids.find_any(records.located))
-        # What has no id is no document.
-        return ids.starts, np.where(ids.without, 0, ids.lengths)
+        header = None if self._ids is None else self._ids.find_any(records.located)
+        ids = IdReader().read(records.located.data, starts, sizes, header)
+        # What has no id is no document where each has one. No JSON begins with a zero byte.
+        return ids.starts, np.where(ids.without, 0, ids.lengths) if self._where.framed else ids.lengths
 
 
 class ColumnTimes:

@@ -255,22 +255,6 @@ def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
         )
 
 
-_ID = 5
-"""Bytes of a zero and the id of a schema (Confluent's wire format)."""
-
-
-def behind_ids(data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs]:
-    """Return where documents begin, and their sizes, behind the id of a schema: no JSON begins with a zero byte."""
-    rows = np.flatnonzero(sizes > _ID)
-    rows = rows[data[starts[rows]] == 0]
-    if not len(rows):
-        return starts, sizes
-    starts, sizes = starts.copy(), sizes.copy()
-    starts[rows] += _ID
-    sizes[rows] -= _ID
-    return starts, sizes
-
-
 class JsonScan:
     """Finds what is at one path. Scratch memory is kept from call to call: it serves one read at a time."""
 
