@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.payload_schema import CORRUPT_MEMBER
@@ -83,12 +83,6 @@ class PayloadChoice:
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
     warn: Callable[[str, str], None] = _log_warning
     """Receives what is wrong with values, and what it is about: lines about one thing are alike."""
-
-    @property
-    def corrupt_member(self) -> str | None:
-        """The member that holds the text of bad documents; ``None``: the schema has none."""
-        schema = self.schema
-        return CORRUPT_MEMBER if isinstance(schema, StructType) and CORRUPT_MEMBER in schema.names else None
 
     def report(self, values: Values, row: int, wrong: str, count: int) -> None:
         """Log the first bad document of a block of records, which has ``count`` of them.
