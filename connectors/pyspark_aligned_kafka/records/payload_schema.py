@@ -203,30 +203,27 @@ class _Ddl:
             raise ValueError(f"has more than {DEEPEST} types in each other")
         name = self._take()
         lowered = name.lower()
-        if lowered == "struct" and self._next() == "<":
+        if lowered in ("struct", "array", "map") and self._next() == "<":
             self._take()
-            members = self._members(">", depth)
+            found = self._with_types(lowered, depth)
             self._take(">")
-            return StructType(members)
-        if lowered == "array" and self._next() == "<":
-            self._take()
-            element = self._type(depth + 1)
-            self._take(">")
-            return ArrayType(element)
-        if lowered == "map" and self._next() == "<":
-            self._take()
-            key = self._type(depth + 1)
-            self._take(",")
-            value = self._type(depth + 1)
-            self._take(">")
-            if not isinstance(key, StringType):
-                raise ValueError("has a MAP whose keys are not STRING: names of JSON are strings")
-            return MapType(key, value)
+            return found
         if lowered in _DECIMALS:
             return self._decimal()
         if lowered not in _SIMPLE or self._next() in ("<", "("):
             raise ValueError(f'has the type "{name}"; accepted are {ACCEPTED_TYPES}')
         return _SIMPLE[lowered]()
+
+    def _with_types(self, name: str, depth: int) -> DataType:
+        if name == "struct":
+            return StructType(self._members(">", depth))
+        inner = self._type(depth + 1)
+        if name == "array":
+            return ArrayType(inner)
+        self._take(",")
+        if isinstance(inner, StringType):
+            return MapType(inner, self._type(depth + 1))
+        raise ValueError("has a MAP whose keys are not STRING: names of JSON are strings")
 
     def _decimal(self) -> DecimalType:
         if self._next() != "(":
