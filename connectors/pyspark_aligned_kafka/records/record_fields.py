@@ -220,17 +220,12 @@ class Located(NamedTuple):
 class RowLocator:
     """Locates records, at most ``capacity`` a call, in one run of batches after another."""
 
-    __slots__ = (
-        "_fields", "_found", "_with_headers", "_with_key", "_with_timestamp", "_with_value", "byte_limit", "capacity",
-    )  # fmt: skip
+    __slots__ = ("_fields", "_found", "_wanted", "byte_limit", "capacity")
 
     def __init__(self, columns: Collection[str], *, capacity: int, byte_limit: int) -> None:
         self.capacity = capacity
         self.byte_limit = byte_limit
-        self._with_key = "key" in columns
-        self._with_value = "value" in columns
-        self._with_headers = "headers" in columns
-        self._with_timestamp = "timestamp" in columns
+        self._wanted = [name in columns for name in ("key", "value", "headers", "timestamp")]
         self._fields = np.empty((6, capacity), np.int64)
         self._found = np.zeros(7, np.int64)
 
@@ -246,20 +241,9 @@ class RowLocator:
             CorruptDataError: a record that cannot be.
             UnsupportedFormatError: a timestamp too large for microseconds in 64 bits, if it is among the columns.
         """
+        start, end = wanted.start, wanted.end
         fault = _locate(
-            data,
-            frames,
-            cursor,
-            wanted.start,
-            wanted.end,
-            self.byte_limit,
-            self._with_key,
-            self._with_value,
-            self._with_headers,
-            self._with_timestamp,
-            *into,
-            self._fields,
-            self._found,
+            data, frames, cursor, start, end, self.byte_limit, *self._wanted, *into, self._fields, self._found
         )
         if fault:
             raise fault_error(Fault(fault), wanted.split, int(cursor[_BEFORE]) + 1)
