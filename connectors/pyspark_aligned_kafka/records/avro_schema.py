@@ -72,6 +72,11 @@ class AvroType:
         return [branch for branch in self.branches if branch.kind != "null"]
 
     @property
+    def element(self) -> AvroType:
+        """The type of an array's items, or of a map's values."""
+        return self.inner(member_of(self.json, "items" if self.kind == "array" else "values"))
+
+    @property
     def logical(self) -> str:
         """The logical type, empty without one."""
         return str(self.json.get("logicalType", "")) if isinstance(self.json, dict) else ""
@@ -256,9 +261,9 @@ class _Columns:
                     encoded(schema.inner(field["type"]), field["default"])
             return found
         if schema.kind == "array":
-            return ArrayType(self.of(schema.inner(member_of(schema.json, "items")), where, within, depth))
+            return ArrayType(self.of(schema.element, where, within, depth))
         if schema.kind == "map":
-            return MapType(StringType(), self.of(schema.inner(member_of(schema.json, "values")), where, within, depth))
+            return MapType(StringType(), self.of(schema.element, where, within, depth))
         if schema.kind == "null":
             raise SchemaError(f"{named} is null alone, and has no column: leave it out of the schema")
         return _plain_type(schema, named)
@@ -354,18 +359,12 @@ def _encode(out: io.BytesIO, schema: AvroType, value: Any) -> None:  # noqa: PLR
         out.write(content if kind == "fixed" else _varint(len(content)) + content)
     elif kind == "enum":
         out.write(_varint(schema.symbols.index(value)))
-    elif kind == "array" and isinstance(value, list):
-        items = schema.inner(member_of(schema.json, "items"))
+    elif (kind == "array" and isinstance(value, list)) or (kind == "map" and isinstance(value, dict)):
         out.write(_varint(len(value)) if value else b"")
         for each in value:
-            _encode(out, items, each)
-        out.write(b"\0")
-    elif kind == "map" and isinstance(value, dict):
-        values = schema.inner(member_of(schema.json, "values"))
-        out.write(_varint(len(value)) if value else b"")
-        for name, each in value.items():
-            out.write(_varint(len(name.encode())) + name.encode())
-            _encode(out, values, each)
+            if kind == "map":
+                out.write(_varint(len(each.encode())) + each.encode())
+            _encode(out, schema.element, value[each] if kind == "map" else each)
         out.write(b"\0")
     elif kind == "record" and isinstance(value, dict):
         for field in fields_of(schema.json):
