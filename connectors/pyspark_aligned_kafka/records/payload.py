@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from pyspark.sql.types import DataType
 
@@ -77,8 +77,6 @@ class PayloadChoice:
     framed: bool = False
     """Whether the id of a schema is in a header of each record, or with a zero byte before each value (Confluent's wire
     format)."""
-    keeps_text: bool = True
-    """Whether a member can receive the text of a bad document."""
     located: JsonPath | None = None
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
     warn: Callable[[str, str], None] = _log_warning
@@ -93,7 +91,12 @@ class PayloadChoice:
         begin = f", which begins with {values.document(row)[:_SHOWN]!r}" if self.shows_records else ""
         what = f"{values.where(row)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
         if self.fail_fast:
-            self._fail(what)
+            kept = (
+                f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
+                if self.format == JSON
+                else ""
+            )
+            raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
         so = "members are null" if self.column is not None else "records have no event time"
         self.warn(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 
@@ -105,14 +108,6 @@ class PayloadChoice:
             f"names: {wrong.reads} in every row; {there}",
             "misplaced",
         )
-
-    def _fail(self, what: str) -> NoReturn:
-        kept = (
-            f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
-            if self.keeps_text
-            else ""
-        )
-        raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
 
 
 class Values(NamedTuple):
