@@ -261,7 +261,12 @@ class JsonScan:
     __slots__ = ("_counts", "_elements", "_ends", "_names", "_stack")
 
     def __init__(self, path: JsonPath) -> None:
-        self._names, self._ends, self._elements = path.as_arrays()
+        # A step by a name has the element -1, and one by a number an empty name.
+        names = [step.encode() if isinstance(step, str) else b"" for step in path.steps]
+        self._elements = np.array([-1 if isinstance(step, str) else step for step in path.steps], np.int64)
+        # Compiled code takes the address of an array that has no byte, too.
+        self._names = np.frombuffer(bytearray(b"".join(names) or b"\0"), np.uint8)
+        self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
         self._stack = np.zeros(DEPTH + 1, np.uint8)
         self._counts = np.zeros(len(path.steps) + 1, np.int64)
 
