@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import (
@@ -228,13 +227,11 @@ class ColumnTimes:
         return decoded
 
     def _member(self, decoded: Decoded) -> pa.Array:
-        member, kind = decoded.column, self._where.payload.schema
-        for name in self._where.path.steps:
-            assert isinstance(kind, StructType)
-            assert isinstance(name, str)
-            member = member.flatten()[kind.names.index(name)]
-            kind = kind[name].dataType
-        return member
+        # The readers of keys and values have imported it.
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        names = list(self._where.path.steps)
+        return pc.struct_field(decoded.column, names) if names else decoded.column
 
 
 def _numbers_of(member: pa.Array) -> Longs:
@@ -421,10 +418,9 @@ class EventTimes:
         missing = int(np.count_nonzero(wrong))
         if not self._far.is_done:
             self._far.look(records.located, micros, wrong, records.timestamps)
-        if not missing:
-            return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
-        if self._choice.without is WithoutTime.FAIL:
-            row = int(np.argmax(wrong != 0))
+        is_wrong, present, nulls = wrong.astype(bool), None, 0
+        if missing and self._choice.without is WithoutTime.FAIL:
+            row = int(np.argmax(is_wrong))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
                 f"{records.where(row)}: no event time at {self._choice.place} ({OPTION}, "
@@ -432,16 +428,16 @@ class EventTimes:
                 "eventTimeFormat; or set eventTimeErrors to timestamp, to use the record's own timestamp, or to null, "
                 "so that such a record moves no watermark"
             )
-        if self._choice.without is WithoutTime.TIMESTAMP:
-            neither = wrong.astype(bool) & ~is_valid(records.timestamps)
+        if missing and self._choice.without is WithoutTime.TIMESTAMP:
+            neither = is_wrong & ~is_valid(records.timestamps)
             if neither.any():
                 at = int(records.located.offsets[int(np.argmax(neither))])
                 raise fault_error(Fault.TIMESTAMP, records.located.split, at)
-            np.copyto(micros, integers(records.timestamps), where=wrong.astype(bool))
-            return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), missing
-        micros[wrong.astype(bool)] = _NO_TIME
-        present = bitmap(wrong == 0)
-        return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], missing), missing
+            np.copyto(micros, integers(records.timestamps), where=is_wrong)
+        elif missing:
+            micros[is_wrong] = _NO_TIME
+            present, nulls = bitmap(~is_wrong), missing
+        return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], nulls), missing
 
 
 def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.uint8]) -> str:
