@@ -306,15 +306,15 @@ class CellColumns:
         self._rooms = np.full(len(self.kinds), 1_024, np.int64)
         self._allocate()
 
-    def node_at(self, schema: DataType, steps: Sequence[str | int]) -> int | None:
-        """Return the node of a member of structs within each other; ``None``: it has none, or more than one cell."""
+    def node_at(self, schema: DataType, steps: Sequence[str | int]) -> int:
+        """Return the node of a member of structs within each other; -1: it has none, or more than one cell."""
         node = 0
         for name in steps:
             if not isinstance(schema, StructType) or not isinstance(name, str) or name not in schema.names:
-                return None
+                return -1
             node = self.children[node][schema.names.index(name)]
             schema = schema[name].dataType
-        return None if self.children[node] else node
+        return -1 if self.children[node] else node
 
     def deliver(self, node: int, delivered: Delivered, read_as: tuple[CellKind, pa.DataType] | None = None) -> None:
         """Have ``delivered`` make the column of a leaf of what is read: as ``read_as``, or as what the leaf is."""

@@ -34,7 +34,7 @@ class JsonReader:
         schema = StructType([field for field in whole.fields if field.name != CORRUPT_MEMBER])
         self._type, self._read_type = arrow_type(whole), arrow_type(schema)
         self._columns = CellColumns(schema, {BinaryType: CellKind.BASE64}, zone_is_utc=choice.zone == "UTC")
-        self._located = None if choice.located is None else self._columns.node_at(schema, choice.located.steps)
+        self._located = -1 if choice.located is None else self._columns.node_at(schema, choice.located.steps)
         self._exact = ExactReader(schema, choice.zone)
         self._schema = schema
         self._is_looked_at = False
@@ -49,7 +49,7 @@ class JsonReader:
         _, data, starts, lengths, _ = values
         rows, made = len(starts), self._columns
         unusual = np.empty(rows, np.uint8)
-        wanted = -1 if self._located is None else self._located
+        wanted = self._located
         found = np.empty((3, rows if wanted >= 0 else 0), np.int64)
         made.fill(
             rows,
@@ -74,7 +74,7 @@ class JsonReader:
         lengths = values.lengths
         rows = np.flatnonzero(lengths > 0)
         self._is_looked_at = len(rows) > 0
-        if not self._is_looked_at or not _has_null_member(column, self._schema):
+        if not self._is_looked_at or not _has_null([column.field(name) for name in self._schema.names]):
             return
         within = rows[np.cumsum(lengths[rows]) <= max(_MOST_BYTES, int(lengths[rows[0]]))][:_MOST_DOCUMENTS]
         if (wrong := misplaced([*map(values.document, within.tolist())], self._schema)) is not None:
@@ -107,12 +107,8 @@ class JsonReader:
         return pa.Array.from_buffers(self._type, len(read), [read.buffers()[0]], read.null_count, children=children)
 
 
-def _has_null_member(column: pa.Array, schema: StructType) -> bool:
-    """Return whether a member that is no struct is null in all rows of a column."""
-    members = {field.name: member for field, member in zip(column.type, column.flatten(), strict=True)}
+def _has_null(members: list[pa.Array]) -> bool:
+    """Return whether one of members, or in one of them, that is no struct is null in all rows."""
     return any(
-        _has_null_member(members[field.name], field.dataType)
-        if isinstance(field.dataType, StructType)
-        else members[field.name].null_count == len(column)
-        for field in schema.fields
+        _has_null(each.flatten()) if pa.types.is_struct(each.type) else each.null_count == len(each) for each in members
     )
