@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from pyspark.errors import PySparkException
@@ -83,13 +84,8 @@ def parse_schema(text: str) -> StructType:
 
 
 def first_twice(names: Iterable[str]) -> str | None:
-    """Return the first name that occurred before, ``None`` if there is none."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    """Return the first name that occurs more than once, ``None`` if there is none."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def _columns_of(kind: DataType) -> int:
