@@ -152,6 +152,8 @@ class Resolver:
         kind = reader.kind
         if kind in NAMED and (writer.kind != kind or not reader.has_name_of(writer)):
             raise _mismatch(writer, reader, where)
+        if kind == "fixed" and writer.size != reader.size:
+            raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
         if kind == "record":
             return self._record(writer, reader, node, where)
         if kind == "enum":
@@ -161,8 +163,6 @@ class Resolver:
         if writer.kind != kind and kind not in _PROMOTED.get(writer.kind, ()):
             raise _mismatch(writer, reader, where)
         if kind == "fixed":
-            if writer.size != reader.size:
-                raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
             return self._add(Read.FIXED, node, reader.size)
         if kind == "array":
             (inner,) = self._children[node]
@@ -194,8 +194,6 @@ class Resolver:
                 f"{_at(where)}the writer's {shortened(json.dumps(writer.json))} cannot be read as a decimal "
                 f"of {reader.kind} with scale {scale}"
             )
-        if writer.kind == "fixed" and writer.size != reader.size:
-            raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
         size = writer.size if writer.kind == "fixed" else -1
         return self._add(Read.DECIMAL, node, size, *_words(10**precision), *_words(-(10**precision)))
 

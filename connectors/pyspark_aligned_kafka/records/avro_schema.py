@@ -156,12 +156,8 @@ def aliases_of(named: Mapping[str, Json]) -> list[str]:
     return aliases
 
 
-def parsed(text: str) -> Json:
-    """Return a schema's text as JSON; the name of a primitive type is a schema too.
-
-    Raises:
-        SchemaError: it is no JSON.
-    """
+def _parsed(text: str) -> Json:
+    """Return a schema's text as JSON; the name of a primitive type is a schema too. Raises ``SchemaError``."""
     try:
         schema = json.loads(text)
         # Half of a pair of surrogates can be in JSON, and in no name.
@@ -199,14 +195,10 @@ def members_alone(schema: AvroType, paths: Paths) -> Json | None:
     return {**named, "fields": [{**field, "type": kind} for field, kind in zip(fields, kinds, strict=True)]}
 
 
-def type_of(schema: Json, others: Sequence[Json]) -> AvroType:
-    """Return the type of a schema, which may refer to types of others; raises ``SchemaError``."""
-    return AvroType(NamedTypes(schema, others), schema, "")
-
-
-def reader_type(text: str, references: Sequence[str] = ()) -> AvroType:
-    """Return the type of a schema's text; raises ``SchemaError``."""
-    return type_of(parsed(text), [parsed(each) for each in references])
+def type_of(text: str, references: Sequence[str] = ()) -> AvroType:
+    """Return the type of a schema's text, which may refer to types of others; raises ``SchemaError``."""
+    schema = _parsed(text)
+    return AvroType(NamedTypes(schema, map(_parsed, references)), schema, "")
 
 
 def spark_type(schema: AvroType) -> DataType:
