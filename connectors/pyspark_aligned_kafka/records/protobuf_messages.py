@@ -338,10 +338,7 @@ def _fields_on(descriptor: Any, paths: Paths) -> list[tuple[Any, Paths | None]]:
 
     The others of a ``oneof`` replace the one that is: they are there with ``None``.
     """
-    rests: dict[str, Paths] = {}
-    for path in paths:
-        for name in path[:1]:
-            rests[name] = (*rests.get(name, ()), path[1:])
+    rests = {path[0]: tuple(each[1:] for each in paths if each[:1] == path[:1]) for path in paths if path}
     on_path = [each for each in descriptor.fields if each.name in rests]
     if () in paths or len(on_path) < len(rests):
         # A path that ends here, or names nothing here, is refused with all there is.
@@ -357,9 +354,8 @@ def _fields_on(descriptor: Any, paths: Paths) -> list[tuple[Any, Paths | None]]:
 
 
 def _names(enum: Any) -> Names:
-    first: dict[int, str] = {}
-    for value in enum.values:
-        first.setdefault(value.number, value.name)
+    # Of several names the first one stays.
+    first = {value.number: value.name for value in reversed(list(enum.values))}
     numbers = tuple(sorted(first))
     return Names(enum.name, numbers, tuple(first[number] for number in numbers), bool(enum.is_closed))
 
