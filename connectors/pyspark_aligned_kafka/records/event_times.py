@@ -143,7 +143,7 @@ class JsonTimes:
                 return f"{what} in {document}"
         return shown(data, int(at[0]), int(found[0]), with_content=self._shows)
 
-    def _found(self, records: Records) -> tuple[Longs, Longs, Longs]:
+    def _found(self, records: Records) -> Longs:
         """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
         try:
             decoded = records.decoded(self._where.field)
@@ -156,9 +156,8 @@ class JsonTimes:
         left = walked.left
         if len(left):
             starts, sizes = self._places(records)
-            found = self._scan.find(records.located.data, starts[left], sizes[left])
-            walked.kinds[left], walked.at[left], walked.sizes[left] = found
-        return walked.kinds, walked.at, walked.sizes
+            walked.found[:, left] = self._scan.find(records.located.data, starts[left], sizes[left])
+        return walked.found
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         starts, sizes = records.located.places(self._where.field)
@@ -369,7 +368,12 @@ class FunctionTimes:
             raise self._refused(f"answered {seen} for {_of(records)}")
         if len(answer) != given.num_rows:
             raise self._refused(f"answered {len(answer)} times for the {given.num_rows} {_of(records)}")
-        return _found(answer)
+        values, unit = integers(answer), answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
+        if unit == "ns":
+            values, unit = values // 1_000, "us"
+        moments = MomentReader(_WRITTEN[unit]).of_numbers(np.array(values), is_valid(answer))
+        # What the function leaves null is nothing, wherever it looked.
+        return Found(*moments, np.ones(len(answer), np.bool_))
 
     def _refused(self, what: str, how: str = "") -> EventTimeError:
         return EventTimeError(f"the function {self._where} {what}; it must return {_ANSWER}{how}")
@@ -382,15 +386,6 @@ class FunctionTimes:
 def _of(records: Records) -> str:
     offsets = records.located.offsets
     return f"records {offsets[0]} to {offsets[-1]} of {place(records.located.split)}"
-
-
-def _found(answer: pa.Array) -> Found:
-    values, unit = integers(answer), answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
-    if unit == "ns":
-        values, unit = values // 1_000, "us"
-    moments = MomentReader(_WRITTEN[unit]).of_numbers(np.array(values), is_valid(answer))
-    # What the function leaves null is nothing, wherever it looked.
-    return Found(*moments, np.ones(len(answer), np.bool_))
 
 
 _NO_TIME = np.int64(2**63 - 1)

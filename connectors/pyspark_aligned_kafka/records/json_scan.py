@@ -227,30 +227,27 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 
 
 @compiled(
-    "void(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1])"
+    "void(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
+    " int64[:, ::1])"
 )
 def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
     starts: Word,
     sizes: Word,
-    rows: Word,
     names: Word,
     name_ends: Word,
     elements: Word,
     stack: Word,
     counts: Word,
-    kinds: Word,
-    found_at: Word,
-    found_sizes: Word,
+    found: Word,
 ) -> None:
     data, text = address_of(array), address_of(names)
     steps = name_ends.shape[0]
-    for row in range(rows):
+    for row in range(starts.shape[0]):
         if sizes[row] < 0:
-            kinds[row] = NO_DOCUMENT
+            found[0, row] = NO_DOCUMENT
             continue
-        kinds[row], found_at[row], found_sizes[row] = _scan(
+        found[0, row], found[1, row], found[2, row] = _scan(
             data, starts[row], starts[row] + sizes[row], text, name_ends, elements, steps, stack, counts
         )
 
@@ -270,18 +267,16 @@ class JsonScan:
         self._stack = np.zeros(DEPTH + 1, np.uint8)
         self._counts = np.zeros(len(path.steps) + 1, np.int64)
 
-    def find(self, data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs, Longs]:
+    def find(self, data: Bytes, starts: Longs, sizes: Longs) -> Longs:
         """Return for each document what is at the path (``JsonKind``), where its text begins in ``data``, and its size.
+
+        These are the three rows of what is returned.
 
         Args:
             data: the bytes.
             starts: where each document begins.
             sizes: its bytes, -1 for null.
         """
-        rows = len(starts)
-        kinds, at, found = (np.zeros(rows, np.int64) for _ in range(3))
-        _scan_all(
-            data, starts, sizes, rows, self._names, self._ends, self._elements, self._stack, self._counts, kinds, at,
-            found,
-        )  # fmt: skip
-        return kinds, at, found
+        found = np.zeros((3, len(starts)), np.int64)
+        _scan_all(data, starts, sizes, self._names, self._ends, self._elements, self._stack, self._counts, found)
+        return found

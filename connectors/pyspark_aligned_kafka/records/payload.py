@@ -135,9 +135,7 @@ class Places(NamedTuple):
     """What the pass over a block's documents found at one path, as ``JsonScan.find`` returns it."""
 
     path: JsonPath
-    kinds: Longs
-    at: Longs
-    sizes: Longs
+    found: Longs
     left: Longs
     """Rows of which the pass does not know it."""
 

@@ -67,7 +67,7 @@ class JsonReader:
         path = self._choice.located
         if path is None or wanted < 0:
             return Decoded(column, malformed)
-        return Decoded(column, malformed, places=Places(path, found[0], found[1], found[2], np.flatnonzero(unusual)))
+        return Decoded(column, malformed, places=Places(path, found, np.flatnonzero(unusual)))
 
     def _look_for_members(self, values: Values, column: pa.Array) -> None:
         """Report, of the first block with documents, members of the schema that are null because they are elsewhere."""
