@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column, constant_column, headers_array
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson, places_of
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
 from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
@@ -121,11 +121,8 @@ class RecordDecoder:
                 known = bitmap(micros_view[: located.rows] != NO_MOMENT) if located.timeless else None
                 timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [known, micros], located.timeless)
                 positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
-                made = {
-                    "offset": positions,
-                    "timestamp": timestamp,
-                    "timestampType": constant_column(log_append, located.rows),
-                }
+                kind = constant_column(log_append, located.rows)
+                made = {"offset": positions, "timestamp": timestamp, "timestampType": kind}
                 event_time, undated, marks = timestamp, 0, None
                 column, decoded = partial(_column, located, made), cache(partial(self._decoded, located))
                 records = Records(located, timestamp, column, decoded)
@@ -167,9 +164,8 @@ def _column(located: Located, made: dict[str, pa.Array], name: str) -> pa.Array:
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:
     """Return how keys or values are decoded, together with the member of theirs that is event time."""
-    where = None if event_time is None else event_time.place
     # Of several places the first is read in each record.
-    first = where.places[0] if isinstance(where, FirstOf) else where
+    first = None if event_time is None else places_of(event_time.place)[0]
     return (
         replace(payload, located=first.path) if isinstance(first, InJson) and first.field == payload.field else payload
     )
