@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import (
@@ -72,7 +72,7 @@ def parse_schema(text: str) -> StructType:
     else:
         found = _Ddl(stripped).schema()
     checked = _nullable(found, "", 0)
-    if (columns := _columns_of(checked)) > MOST_COLUMNS:
+    if (columns := len([*_types_in(checked)])) > MOST_COLUMNS:
         raise ValueError(f"has {columns} columns, nested ones included; accepted are {MOST_COLUMNS}")
     assert isinstance(checked, StructType)
     if not [each for each in checked.fields if each.name != CORRUPT_MEMBER]:
@@ -88,23 +88,23 @@ def first_twice(names: Iterable[str]) -> str | None:
     return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def _columns_of(kind: DataType) -> int:
+def _types_in(kind: DataType) -> Iterator[DataType]:
+    """Yield a type, and those in it."""
+    yield kind
+    inner: list[DataType] = []
     if isinstance(kind, StructType):
-        return 1 + sum(_columns_of(each.dataType) for each in kind.fields)
-    if isinstance(kind, ArrayType):
-        return 1 + _columns_of(kind.elementType)
-    return 2 + _columns_of(kind.valueType) if isinstance(kind, MapType) else 1
+        inner = [each.dataType for each in kind.fields]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    for each in inner:
+        yield from _types_in(each)
 
 
 def has_timestamp(kind: DataType) -> bool:
     """Return whether a type has timestamps in it."""
-    if isinstance(kind, StructType):
-        return any(has_timestamp(each.dataType) for each in kind.fields)
-    if isinstance(kind, ArrayType):
-        return has_timestamp(kind.elementType)
-    if isinstance(kind, MapType):
-        return has_timestamp(kind.valueType)
-    return isinstance(kind, TimestampType)
+    return any(isinstance(each, TimestampType) for each in _types_in(kind))
 
 
 def _nullable(kind: DataType, where: str, depth: int) -> DataType:
