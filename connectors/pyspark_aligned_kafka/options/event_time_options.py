@@ -39,9 +39,9 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    MarkChoice,
     Place,
     WithoutTime,
+    places_of,
 )
 from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
 from pyspark_aligned_kafka.records.payload import JSON, PayloadChoice
@@ -244,7 +244,7 @@ def _no_mark(text: str, _: InJson, payload: PayloadChoice) -> NoReturn:
     )  # fmt: skip
 
 
-def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> MarkChoice | None:
+def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
     """Return where records carry a watermark; ``None``: no strategy reads it.
 
     Raises:
@@ -260,17 +260,16 @@ def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) 
         why = "only what it names moves the watermark" if strategy == PUNCTUATED else "the class has reads_marks"
         needed = f"is needed because watermarkStrategy is {strategy}: {why}"
         raise options.refusal(MARKS, needed, example="header:watermark")
-    place = _placed(options[MARKS], payloads, partial(_no_mark, text))
-    return MarkChoice(place, options[FORMAT], shows_records=options[SHOWS])
+    place = _placed(options[MARKS], payloads, partial(_no_mark, text)) or InTimestamp()
+    return EventTimeChoice(place, options[FORMAT], shows_records=options[SHOWS])
 
 
 def _is_written(place: Place | None) -> bool:
     """Return whether an event time is text or a number, whose format must be known."""
-    if isinstance(place, FirstOf):
-        return any(map(_is_written, place.places))
-    if isinstance(place, InColumn):
-        return not isinstance(place.type, _TIME_TYPES)
-    return isinstance(place, InJson | InHeader)
+    return any(
+        not isinstance(each.type, _TIME_TYPES) if isinstance(each, InColumn) else isinstance(each, InJson | InHeader)
+        for each in places_of(place)
+    )
 
 
 def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
@@ -280,8 +279,7 @@ def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] 
         OptionError: options that mean nothing together.
     """
     place = _placed(options[OPTION], payloads, partial(_in_column, options.text(OPTION)))
-    places = place.places if isinstance(place, FirstOf) else (place,)
-    decoded = {each.payload.field for each in places if isinstance(each, InColumn)}
+    decoded = {each.payload.field for each in places_of(place) if isinstance(each, InColumn)}
     for payload in payloads:
         if payload.column is None and payload.field not in decoded:
             why = f"leaves nothing to decode: {OPTION} must name a member of the {payload.field}s"

@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.options.kafka_option_table import (
 from pyspark_aligned_kafka.options.payload_options import payload_choices
 from pyspark_aligned_kafka.options.positions import Everywhere, Latest, NoMatch, OffsetRetries, PositionPolicy
 from pyspark_aligned_kafka.options.subscription import Subscription
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice, WithoutTime
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, WithoutTime
 from pyspark_aligned_kafka.records.payload import PayloadChoice
 from watermark_source.planning.policy import AfterCatchUp, MinimumRows, RowLimits
 from watermark_source.planning.strategy import Abilities
@@ -55,7 +55,7 @@ class KafkaOptions:
     """How keys and values are decoded to columns."""
     event_time: EventTimeChoice | None
     """``None`` for the record's timestamp."""
-    marks: MarkChoice | None
+    marks: EventTimeChoice | None
     """Where records carry a watermark; ``None``: no strategy uses it."""
     announced: str | None
     """The topic whose writers announce watermarks; ``None``: no strategy uses it."""
@@ -68,7 +68,7 @@ class KafkaOptions:
         """The user's options for time as text; ``None`` where event time is the records' timestamp."""
         places = {} if self.event_time is None else {"eventTimeColumn": str(self.event_time.place)}
         if self.marks is not None:
-            places["watermarkColumn"] = "timestamp" if self.marks.place is None else str(self.marks.place)
+            places["watermarkColumn"] = str(self.marks.place)
         return ", ".join(f"{option} = {place}" for option, place in places.items()) or None
 
     def with_undated(self, without: WithoutTime) -> KafkaOptions:

@@ -217,7 +217,6 @@ def _choice(
         zone=options[ZONE] or "UTC",
         shows_records=options[SHOWS],
         framed=is_framed,
-        keeps_text=row.keeps_text,
     )
 
 

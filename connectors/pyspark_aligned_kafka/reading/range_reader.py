@@ -19,7 +19,7 @@ from pyspark_aligned_kafka.reading.kept_sessions import Session, leased
 from pyspark_aligned_kafka.reading.range_progress import Patience, Pending, fetch_bytes, learned, next_group, unfinished
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice
 from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.record_batches import Bytes
 from watermark_source.contract.lineage import ExpectedLogs
@@ -182,7 +182,7 @@ class KafkaRangeReader:
     """Limit on the bytes of a decompressed batch."""
     event_time: EventTimeChoice | None = None
     """Where event times are; ``None`` for the record's timestamp."""
-    marks: MarkChoice | None = None
+    marks: EventTimeChoice | None = None
     """Where records carry watermarks; ``None`` if they are not read."""
     payloads: tuple[PayloadChoice, ...] = ()
     """How keys and values are decoded to columns behind the others."""

@@ -16,8 +16,6 @@ from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
 from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
 from pyspark_aligned_kafka.records.avro_schema import (
     members_alone,
-    parsed,
-    reader_type,
     spark_type,
     type_of,
 )
@@ -78,10 +76,10 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
             if found.kind != "AVRO":
                 raise ValueError(f"its type is {shortened(found.kind)}, not AVRO")
             text, references = found.text, found.references
-        reader = reader_type(text, references)
+        reader = type_of(text, references)
         if (alone := members_alone(reader, paths)) is not None:
             text, references = json.dumps(alone), ()
-            reader = reader_type(text)
+            reader = type_of(text)
         kind = spark_type(reader)
     except SchemaError as error:
         raise ValueError(str(error)) from None
@@ -98,7 +96,7 @@ class _Resolution:
 
     def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
         self._text, self._field = definition.text, field
-        self._reader = reader_type(definition.text, definition.references)
+        self._reader = type_of(definition.text, definition.references)
         self._resolver = Resolver(self._reader, columns.children, to_member=definition.member)
         self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
         self._refusals: dict[str, int] = {}
@@ -155,7 +153,7 @@ class _Resolution:
             f"{shortened(self._text)}: "
         )
         try:
-            writer = type_of(parsed(schema.text), [parsed(each) for each in schema.references])
+            writer = type_of(schema.text, schema.references)
             entry = self._resolver.entry(writer)
             if (wrong := unshared(writer, self._reader)) is not None:
                 self.misplaced[entry] = wrong

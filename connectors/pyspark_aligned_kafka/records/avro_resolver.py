@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pyspark_aligned_kafka.records.avro_cells import NO_BYTES, SKIPPED, Read
-from pyspark_aligned_kafka.records.avro_names import TOO_DEEP, NamedTypes, fields_of, member_of
+from pyspark_aligned_kafka.records.avro_names import TOO_DEEP, NamedTypes, fields_of
 from pyspark_aligned_kafka.records.avro_schema import (
     MOMENTS,
     NAMED,
@@ -152,6 +152,8 @@ class Resolver:
         kind = reader.kind
         if kind in NAMED and (writer.kind != kind or not reader.has_name_of(writer)):
             raise _mismatch(writer, reader, where)
+        if kind == "fixed" and writer.size != reader.size:
+            raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
         if kind == "record":
             return self._record(writer, reader, node, where)
         if kind == "enum":
@@ -161,16 +163,13 @@ class Resolver:
         if writer.kind != kind and kind not in _PROMOTED.get(writer.kind, ()):
             raise _mismatch(writer, reader, where)
         if kind == "fixed":
-            if writer.size != reader.size:
-                raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
             return self._add(Read.FIXED, node, reader.size)
         if kind == "array":
-            items = writer.inner(member_of(writer.json, "items")), reader.inner(member_of(reader.json, "items"))
-            return self._add(Read.LIST, node, self._or_refused(*items, self._children[node][0], where))
+            (inner,) = self._children[node]
+            return self._add(Read.LIST, node, self._or_refused(writer.element, reader.element, inner, where))
         if kind == "map":
-            values = writer.inner(member_of(writer.json, "values")), reader.inner(member_of(reader.json, "values"))
             keys, inner = self._children[node]
-            return self._add(Read.MAP, node, keys, self._or_refused(*values, inner, where))
+            return self._add(Read.MAP, node, keys, self._or_refused(writer.element, reader.element, inner, where))
         if kind in ("bytes", "string"):
             return self._add(Read.BYTES, node, int(kind == "string"))
         if kind == "boolean":
@@ -195,8 +194,6 @@ class Resolver:
                 f"{_at(where)}the writer's {shortened(json.dumps(writer.json))} cannot be read as a decimal "
                 f"of {reader.kind} with scale {scale}"
             )
-        if writer.kind == "fixed" and writer.size != reader.size:
-            raise UnresolvableError(f"{_at(where)}the writer's {writer} has {writer.size} bytes, not {reader.size}")
         size = writer.size if writer.kind == "fixed" else -1
         return self._add(Read.DECIMAL, node, size, *_words(10**precision), *_words(-(10**precision)))
 
@@ -265,8 +262,7 @@ def _unread(writer: AvroType) -> tuple[tuple[int, ...], Sequence[AvroType]]:
         inner = [each for each in inner if not each.takes_no_bytes()]
         return (Read.RECORD, SKIPPED, len(inner)), inner
     if kind in ("array", "map"):
-        inner = [writer.inner(member_of(writer.json, "items" if kind == "array" else "values"))]
-        return (Read.LIST, SKIPPED) if kind == "array" else (Read.MAP, SKIPPED, SKIPPED), inner
+        return (Read.LIST, SKIPPED) if kind == "array" else (Read.MAP, SKIPPED, SKIPPED), [writer.element]
     return (Read.FIXED, SKIPPED, writer.size) if kind == "fixed" else _UNREAD[kind], ()
 
 

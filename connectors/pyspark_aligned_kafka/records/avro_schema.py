@@ -72,6 +72,11 @@ class AvroType:
         return [branch for branch in self.branches if branch.kind != "null"]
 
     @property
+    def element(self) -> AvroType:
+        """The type of an array's items, or of a map's values."""
+        return self.inner(member_of(self.json, "items" if self.kind == "array" else "values"))
+
+    @property
     def logical(self) -> str:
         """The logical type, empty without one."""
         return str(self.json.get("logicalType", "")) if isinstance(self.json, dict) else ""
@@ -151,12 +156,8 @@ def aliases_of(named: Mapping[str, Json]) -> list[str]:
     return aliases
 
 
-def parsed(text: str) -> Json:
-    """Return a schema's text as JSON; the name of a primitive type is a schema too.
-
-    Raises:
-        SchemaError: it is no JSON.
-    """
+def _parsed(text: str) -> Json:
+    """Return a schema's text as JSON; the name of a primitive type is a schema too. Raises ``SchemaError``."""
     try:
         schema = json.loads(text)
         # Half of a pair of surrogates can be in JSON, and in no name.
@@ -194,14 +195,10 @@ def members_alone(schema: AvroType, paths: Paths) -> Json | None:
     return {**named, "fields": [{**field, "type": kind} for field, kind in zip(fields, kinds, strict=True)]}
 
 
-def type_of(schema: Json, others: Sequence[Json]) -> AvroType:
-    """Return the type of a schema, which may refer to types of others; raises ``SchemaError``."""
-    return AvroType(NamedTypes(schema, others), schema, "")
-
-
-def reader_type(text: str, references: Sequence[str] = ()) -> AvroType:
-    """Return the type of a schema's text; raises ``SchemaError``."""
-    return type_of(parsed(text), [parsed(each) for each in references])
+def type_of(text: str, references: Sequence[str] = ()) -> AvroType:
+    """Return the type of a schema's text, which may refer to types of others; raises ``SchemaError``."""
+    schema = _parsed(text)
+    return AvroType(NamedTypes(schema, map(_parsed, references)), schema, "")
 
 
 def spark_type(schema: AvroType) -> DataType:
@@ -256,9 +253,9 @@ class _Columns:
                     encoded(schema.inner(field["type"]), field["default"])
             return found
         if schema.kind == "array":
-            return ArrayType(self.of(schema.inner(member_of(schema.json, "items")), where, within, depth))
+            return ArrayType(self.of(schema.element, where, within, depth))
         if schema.kind == "map":
-            return MapType(StringType(), self.of(schema.inner(member_of(schema.json, "values")), where, within, depth))
+            return MapType(StringType(), self.of(schema.element, where, within, depth))
         if schema.kind == "null":
             raise SchemaError(f"{named} is null alone, and has no column: leave it out of the schema")
         return _plain_type(schema, named)
@@ -354,18 +351,12 @@ def _encode(out: io.BytesIO, schema: AvroType, value: Any) -> None:  # noqa: PLR
         out.write(content if kind == "fixed" else _varint(len(content)) + content)
     elif kind == "enum":
         out.write(_varint(schema.symbols.index(value)))
-    elif kind == "array" and isinstance(value, list):
-        items = schema.inner(member_of(schema.json, "items"))
+    elif (kind == "array" and isinstance(value, list)) or (kind == "map" and isinstance(value, dict)):
         out.write(_varint(len(value)) if value else b"")
         for each in value:
-            _encode(out, items, each)
-        out.write(b"\0")
-    elif kind == "map" and isinstance(value, dict):
-        values = schema.inner(member_of(schema.json, "values"))
-        out.write(_varint(len(value)) if value else b"")
-        for name, each in value.items():
-            out.write(_varint(len(name.encode())) + name.encode())
-            _encode(out, values, each)
+            if kind == "map":
+                out.write(_varint(len(each.encode())) + each.encode())
+            _encode(out, schema.element, value[each] if kind == "map" else each)
         out.write(b"\0")
     elif kind == "record" and isinstance(value, dict):
         for field in fields_of(schema.json):

@@ -12,7 +12,6 @@ from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fa
 from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, RECORD_END, Located, field_at
 from watermark_source.arrow_columns import allocated, bitmap, column, repeated
 from watermark_source.machine_code.native import Word, address_of, compiled, copy_bytes, inlined, same_bytes
-from watermark_source.planning.split import Split
 
 # Columns of one value, such as the topic's name: those used last are kept from batch to batch.
 
@@ -87,7 +86,7 @@ def _locate(array: Word, fields: Word, rows: Word, ends: Word, places: Word) -> 
     return np.int64(-1)
 
 
-def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array) -> pa.Array:
+def headers_array(located: Located) -> pa.Array:
     """Return the headers of located records.
 
     A key that is not UTF-8 gets replacement characters, as in Kafka's own client.
@@ -95,13 +94,13 @@ def headers_array(split: Split, data: Bytes, located: Located, offsets: pa.Array
     Raises:
         CorruptDataError: headers that do not fit their record.
     """
-    rows, lists = located.rows, np.empty(located.rows + 1, np.int32)
+    data, rows, lists = located.data, located.rows, np.empty(located.rows + 1, np.int32)
     if located.with_headers == 0:
         return pa.nulls(rows, HEADERS_TYPE)
     places = np.empty((4, _FEW_HEADERS * located.with_headers), np.int64)
     wrong = _locate(data, located.fields, rows, lists, places)
     if wrong >= 0:
-        raise fault_error(Fault.HEADERS, split, offsets[wrong].as_py())
+        raise fault_error(Fault.HEADERS, located.split, int(located.offsets[wrong]))
     if lists[-1] > places.shape[1]:
         places = np.empty((4, lists[-1]), np.int64)
         _locate(data, located.fields, rows, lists, places)
@@ -168,11 +167,11 @@ class HeaderScan:
         encoded = name.encode()
         self._name, self._size = np.frombuffer(bytearray(encoded or b"\0"), np.uint8), len(encoded)
 
-    def find_any(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> tuple[Longs, Longs] | None:
+    def find_any(self, located: Located) -> tuple[Longs, Longs] | None:
         """Return the same as ``find``, or ``None`` if no record has headers."""
-        return self.find(split, data, located, offsets) if located.with_headers else None
+        return self.find(located) if located.with_headers else None
 
-    def find(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> tuple[Longs, Longs]:
+    def find(self, located: Located) -> tuple[Longs, Longs]:
         """Return where the value of each record's last header of the name begins, and its size, -1 if there is none.
 
         Raises:
@@ -180,9 +179,9 @@ class HeaderScan:
         """
         rows = located.rows
         starts, sizes = np.empty(rows, np.int64), np.empty(rows, np.int64)
-        wrong = _find(data, located.fields, rows, self._name, self._size, starts, sizes)
+        wrong = _find(located.data, located.fields, rows, self._name, self._size, starts, sizes)
         if wrong >= 0:
-            raise fault_error(Fault.HEADERS, split, int(offsets[wrong]))
+            raise fault_error(Fault.HEADERS, located.split, int(located.offsets[wrong]))
         return starts, sizes
 
 

@@ -15,6 +15,9 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 from watermark_source.planning.split import Split
 
 _GZIP, _SNAPPY, _LZ4, _ZSTD = 1, 2, 3, 4
+_INTO: Final[dict[int, Callable[[Any, Any], int]]] = {
+    _GZIP: cramjam.gzip.decompress_into, _LZ4: cramjam.lz4.decompress_into
+}  # fmt: skip
 
 # snappy-java's framing, which Kafka's own producers write: magic, version, compatible version, then blocks of
 # a four-byte length and raw snappy. What was framed in parts has the header in front of each.
@@ -55,7 +58,10 @@ class Arena:
             UnsupportedFormatError: a codec that does not exist.
         """
         try:
-            size = _DECOMPRESS[codec](self, packed)
+            if codec == _SNAPPY:
+                size = self._snappy(packed)
+            else:
+                size = self._stream(self._zstd_into if codec == _ZSTD else _INTO[codec], packed)
         except KeyError:
             raise UnsupportedFormatError(
                 f"{place(split, offset)}: compression codec {codec}; known are 1 gzip, 2 snappy, 3 lz4, 4 zstd"
@@ -85,19 +91,13 @@ class Arena:
             self.memory = grown
         return self.memory[self.used : self.used + self._limit]
 
-    def _gzip(self, packed: Bytes) -> int:
-        return self._stream(cramjam.gzip.decompress_into, packed)
-
-    def _zstd(self, packed: Bytes) -> int:
-        def decompress_into(packed: Bytes, room: Bytes) -> int:
-            # One decoder for all batches: making one takes as long as decompressing 16 KiB.
-            reader = self._zstd_context.stream_reader(packed.data, read_across_frames=True)
-            size = reader.readinto(room.data)
-            if reader.read(1):
-                raise _RoomUsedUpError
-            return size
-
-        return self._stream(decompress_into, packed)
+    def _zstd_into(self, packed: Bytes, room: Bytes) -> int:
+        # One decoder for all batches: making one takes as long as decompressing 16 KiB.
+        reader = self._zstd_context.stream_reader(packed.data, read_across_frames=True)
+        size = reader.readinto(room.data)
+        if reader.read(1):
+            raise _RoomUsedUpError
+        return size
 
     def _stream(self, decompress_into: Callable[[Any, Any], int], packed: Bytes) -> int:
         """Try with more and more room: codecs do not say beforehand how much they need, or are not to be believed."""
@@ -114,9 +114,6 @@ class Arena:
             if room.size >= self._limit:
                 raise _TooLargeError
             wanted = min(self._limit, 2 * room.size)
-
-    def _lz4(self, packed: Bytes) -> int:
-        return self._stream(cramjam.lz4.decompress_into, packed)
 
     def _snappy(self, packed: Bytes) -> int:
         if packed[: len(_XERIAL_MAGIC)].tobytes() != _XERIAL_MAGIC:
@@ -138,11 +135,3 @@ class Arena:
         size: int = cramjam.snappy.decompress_raw_len(block.data)
         room = self._room(before + size)[before : before + size]
         return int(cramjam.snappy.decompress_raw_into(block.data, room.data)) if size else 0
-
-
-_DECOMPRESS: Final[dict[int, Callable[[Arena, Bytes], int]]] = {
-    _GZIP: Arena._gzip,  # noqa: SLF001 - its own table
-    _SNAPPY: Arena._snappy,  # noqa: SLF001
-    _LZ4: Arena._lz4,  # noqa: SLF001
-    _ZSTD: Arena._zstd,  # noqa: SLF001
-}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_aligned_kafka.records.columns import TIMESTAMP, binary_column, constant_column, headers_array
 from pyspark_aligned_kafka.records.compression import Arena
-from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, FirstOf, InJson, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, InJson, places_of
 from pyspark_aligned_kafka.records.event_times import EventTimes, Records, WatermarkMarks
 from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
@@ -27,15 +28,7 @@ from pyspark_aligned_kafka.records.record_batches import (
     Longs,
     visible_frames,
 )
-from pyspark_aligned_kafka.records.record_fields import (
-    HEADERS_AT,
-    KEY_AT,
-    VALUE_AT,
-    Located,
-    RowLocator,
-    exhausted,
-    new_cursor,
-)
+from pyspark_aligned_kafka.records.record_fields import Located, RowLocator, exhausted, new_cursor
 from watermark_source.arrow_columns import allocated, bitmap
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
@@ -58,7 +51,7 @@ class RecordDecoder:
         decompressed_limit: int,
         check_crcs: bool = True,
         event_time: EventTimeChoice | None = None,
-        marks: MarkChoice | None = None,
+        marks: EventTimeChoice | None = None,
         payloads: Sequence[PayloadChoice] = (),
     ) -> None:
         """Begin to read for ``columns``.
@@ -69,7 +62,7 @@ class RecordDecoder:
         self._times = None if event_time is None else EventTimes(event_time)
         self._marks = None if marks is None else WatermarkMarks(marks)
         looked_at = {*columns, *(field for each in (event_time, marks) if each is not None for field in each.fields)}
-        if event_time is None or (marks is not None and marks.place is None):
+        if event_time is None:
             looked_at.add("timestamp")
         looked_at.update(each.field for each in payloads)
         looked_at.update("headers" for each in payloads if each.framed)
@@ -127,49 +120,52 @@ class RecordDecoder:
             if located.rows:
                 known = bitmap(micros_view[: located.rows] != NO_MOMENT) if located.timeless else None
                 timestamp = pa.Array.from_buffers(TIMESTAMP, located.rows, [known, micros], located.timeless)
+                positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
+                kind = constant_column(log_append, located.rows)
+                made = {"offset": positions, "timestamp": timestamp, "timestampType": kind}
                 event_time, undated, marks = timestamp, 0, None
-                decoded = cache(partial(self._decoded, wanted.split, data, located, offsets_view))
-                records = Records(wanted.split, data, located, offsets_view, timestamp, decoded)
+                column, decoded = partial(_column, located, made), cache(partial(self._decoded, located))
+                records = Records(located, timestamp, column, decoded)
                 if self._times is not None:
                     event_time, undated = self._times.of(records)
                 if self._marks is not None:
                     marks = self._marks.of(records)
                 payloads = [found for field in self._decoders if (found := decoded(field)) is not None]
-                positions = pa.Array.from_buffers(pa.int64(), located.rows, [None, offsets])
-                columns = (*self._columns_of(records, positions, log_append), *(each.column for each in payloads))
+                columns = (*map(column, self._columns), *(each.column for each in payloads))
                 malformed = sum(each.malformed for each in payloads)
                 yield ReadBatch(
                     wanted.split, located.rows, columns, event_time,
                     undated=undated, malformed=malformed, positions=positions, marks=marks,
                 )  # fmt: skip
 
-    def _columns_of(self, records: Records, offset: pa.Array, timestamp_type: int) -> Iterator[pa.Array]:
-        """Yield the wanted columns, in the wanted order; raises ``CorruptDataError`` for headers that do not fit."""
-        split, data, located, rows = records.split, records.data, records.located, records.located.rows
-        keys, values = located.fields[KEY_AT:VALUE_AT, :rows], located.fields[VALUE_AT:HEADERS_AT, :rows]
-        makers: dict[str, Callable[[], pa.Array]] = {
-            "key": lambda: binary_column(data, keys, located.key_bytes, located.key_nulls),
-            "value": lambda: binary_column(data, values, located.value_bytes, located.value_nulls),
-            "topic": lambda: constant_column(split.log, rows),
-            "partition": lambda: constant_column(split.number, rows),
-            "offset": lambda: offset,
-            "timestamp": lambda: records.timestamps,
-            "timestampType": lambda: constant_column(timestamp_type, rows),
-            "headers": lambda: headers_array(split, data, located, offset),
-        }
-        return (makers[name]() for name in self._columns)
-
-    def _decoded(self, split: Split, data: Bytes, located: Located, offsets: Longs, field: str) -> Decoded | None:
+    def _decoded(self, located: Located, field: str) -> Decoded | None:
         """Return the decoded keys or values, ``None`` if they are not to be decoded; raises ``PayloadError``."""
         decoder = self._decoders.get(field)
-        return None if decoder is None else decoder.decode(split, data, located, offsets)
+        return None if decoder is None else decoder.decode(located)
+
+
+_MAKERS: Final[Mapping[str, Callable[[Located], pa.Array]]] = {
+    "key": lambda located: binary_column(located.data, located.places("key"), located.key_bytes, located.key_nulls),
+    "value": lambda located: binary_column(
+        located.data, located.places("value"), located.value_bytes, located.value_nulls
+    ),
+    "topic": lambda located: constant_column(located.split.log, located.rows),
+    "partition": lambda located: constant_column(located.split.number, located.rows),
+    "headers": headers_array,
+}
+
+
+def _column(located: Located, made: dict[str, pa.Array], name: str) -> pa.Array:
+    """Return a column by its name, of those ``made`` or added to them; raises ``CorruptDataError`` for bad headers."""
+    if name not in made:
+        made[name] = _MAKERS[name](located)
+    return made[name]
 
 
 def _located(payload: PayloadChoice, event_time: EventTimeChoice | None) -> PayloadChoice:
     """Return how keys or values are decoded, together with the member of theirs that is event time."""
-    where = None if event_time is None else event_time.place
     # Of several places the first is read in each record.
-    first = where.places[0] if isinstance(where, FirstOf) else where
+    first = None if event_time is None else places_of(event_time.place)[0]
     return (
         replace(payload, located=first.path) if isinstance(first, InJson) and first.field == payload.field else payload
     )

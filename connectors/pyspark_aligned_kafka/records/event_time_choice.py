@@ -1,4 +1,4 @@
-"""Where the event time of a record is, and what becomes of a record without one."""
+"""Where the event time of a record is, or a watermark, and what becomes of a record without an event time."""
 
 from __future__ import annotations
 
@@ -146,9 +146,12 @@ class WithoutTime(Enum):
     """It is delivered without an event time, and moves no watermark."""
 
 
-def _fields(place: Place) -> frozenset[str]:
-    if isinstance(place, FirstOf):
-        return frozenset().union(*map(_fields, place.places))
+def places_of(place: Place | None) -> tuple[Place | None, ...]:
+    """Return the places that are looked at one after another."""
+    return place.places if isinstance(place, FirstOf) else (place,)
+
+
+def _fields(place: Place | None) -> frozenset[str]:
     if isinstance(place, InJson | InColumn):
         of = place if isinstance(place, InJson) else place.payload
         return frozenset({of.field, "headers"} if of.framed else {of.field})
@@ -159,8 +162,7 @@ def _fields(place: Place) -> frozenset[str]:
 
 def paths_in(field: str, place: Place | None) -> tuple[tuple[str, ...], ...]:
     """Return the paths into keys or values, of names alone; empty if there is one of another kind."""
-    places = place.places if isinstance(place, FirstOf) else (place,)
-    paths = [each.path.steps for each in places if isinstance(each, InJson) and each.field == field]
+    paths = [each.path.steps for each in places_of(place) if isinstance(each, InJson) and each.field == field]
     names = [tuple(step for step in path if isinstance(step, str)) for path in paths]
     return tuple(names) if [len(each) for each in names] == [len(path) for path in paths] else ()
 
@@ -171,14 +173,12 @@ _ROW_BEFORE = "before"
 
 def is_of_row_before(place: Place) -> bool:
     """Return whether the time of a change may be a member of the row as it was before."""
-    if isinstance(place, FirstOf):
-        return any(map(is_of_row_before, place.places))
-    return isinstance(place, InJson | InColumn) and _ROW_BEFORE in place.path.steps[:-1]
+    return any(isinstance(each, InJson | InColumn) and _ROW_BEFORE in each.path.steps[:-1] for each in places_of(place))
 
 
 @dataclass(frozen=True, slots=True)
 class EventTimeChoice:
-    """As the user chose."""
+    """As the user chose, of event time or of a watermark in records: one without it carries none."""
 
     place: Place
     written: Format = Format.AUTO
@@ -189,20 +189,4 @@ class EventTimeChoice:
     @property
     def fields(self) -> frozenset[str]:
         """Which fields of a record are looked at."""
-        return _fields(self.place)
-
-
-@dataclass(frozen=True, slots=True)
-class MarkChoice:
-    """Where records carry a watermark, and how it is written there."""
-
-    place: Place | None
-    """``None``: each record's timestamp is one."""
-    written: Format = Format.AUTO
-    shows_records: bool = True
-    """Whether errors hold the beginning of a record's content."""
-
-    @property
-    def fields(self) -> frozenset[str]:
-        """Which fields of a record are looked at."""
-        return frozenset() if self.place is None else EventTimeChoice(self.place).fields
+        return frozenset().union(*map(_fields, places_of(self.place)))

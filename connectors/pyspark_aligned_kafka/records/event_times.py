@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.columns import (
     TIMESTAMP,
     HeaderScan,
-    binary_column,
     headers_array,
     id_scan,
 )
@@ -29,20 +27,19 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    MarkChoice,
     WithoutTime,
 )
 from pyspark_aligned_kafka.records.far_times import FarTimes
 from pyspark_aligned_kafka.records.json_members import end_of_path, headers_there
-from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan, behind_ids
+from pyspark_aligned_kafka.records.json_scan import JsonKind, JsonScan
 from pyspark_aligned_kafka.records.payload import Decoded
 from pyspark_aligned_kafka.records.payload_decoder import PayloadDecoder
 from pyspark_aligned_kafka.records.record_batches import Bytes, Fault, Longs, fault_error
-from pyspark_aligned_kafka.records.record_fields import HEADERS_AT, KEY_AT, VALUE_AT, Located
+from pyspark_aligned_kafka.records.record_fields import Located
+from pyspark_aligned_kafka.records.schema_ids import IdReader
 from pyspark_aligned_kafka.records.time_texts import END_MICROS, FIRST_MICROS, MAY_BE_DATE, MomentReader
 from watermark_source.arrow_columns import bitmap, integers, is_valid
 from watermark_source.errors import EventTimeError, PayloadError, WatermarkSourceError, shortened
-from watermark_source.planning.split import Split
 from watermark_source.signals import LONGEST_S, TimeLimitExceeded, time_limit
 
 # The finder of event times in one place of each record: what it is given, and what it finds.
@@ -57,16 +54,19 @@ _FIRST_DAY, _LAST_DAY = FIRST_MICROS // _DAY - 1, END_MICROS // _DAY
 
 
 class Records(NamedTuple):
-    """Located records of one partition, with their offsets and timestamps."""
+    """Located records of one partition, with their timestamps."""
 
-    split: Split
-    data: Bytes
     located: Located
-    offsets: Longs
     timestamps: pa.Array
+    column: Callable[[str], pa.Array]
+    """Returns a column of theirs by its name, as it is delivered; it is made once."""
     decoded: Callable[[str], Decoded | None]
     """Returns the decoded keys or values by their field, ``None`` where they are not decoded; raises ``PayloadError``.
     They are decoded once."""
+
+    def where(self, row: int) -> str:
+        """Return where a record is, for a message."""
+        return place(self.located.split, int(self.located.offsets[row]))
 
 
 class Found(NamedTuple):
@@ -114,35 +114,36 @@ class JsonTimes:
         absent: npt.NDArray[np.bool_] = (kinds == JsonKind.NO_DOCUMENT) | (kinds == JsonKind.NOTHING)
         other = kinds == JsonKind.OTHER
         # No other value of JSON begins so.
-        absent[other] = records.data[at[other]] == ord("n")
+        absent[other] = records.located.data[at[other]] == ord("n")
         # What is neither text nor number has no size.
         sizes[(kinds < JsonKind.TEXT) | other] = 0
-        return Found(*self._moments.read(records.data, at, sizes, kinds == JsonKind.ESCAPED), absent)
+        return Found(*self._moments.read(records.located.data, at, sizes, kinds == JsonKind.ESCAPED), absent)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
+        data = records.located.data
         starts, sizes = (places[row : row + 1] for places in self._places(records))
-        kinds, at, found = self._scan.find(records.data, starts, sizes)
+        kinds, at, found = self._scan.find(data, starts, sizes)
         kind = JsonKind(int(kinds[0]))
         if kind is JsonKind.NO_DOCUMENT:
             return "null in place of a document"
-        if self._where.framed and kind is JsonKind.NO_JSON:
+        if kind is JsonKind.NO_JSON:
             starts, sizes = (places[row : row + 1] for places in records.located.places(self._where.field))
-        document = shown(records.data, int(starts[0]), int(sizes[0]), with_content=self._shows)
+        document = shown(data, int(starts[0]), int(sizes[0]), with_content=self._shows)
         if kind is JsonKind.NO_JSON:
             behind = " behind a zero byte and the id of a schema" if self._where.framed else ""
             return f"text that is not JSON{behind}, {document}"
         if kind in (JsonKind.NOTHING, JsonKind.OTHER):
             what = "no such member" if kind is JsonKind.NOTHING else "what is neither a string nor a number"
-            whole = records.data[int(starts[0]) :][: int(sizes[0])].tobytes()
+            whole = data[int(starts[0]) :][: int(sizes[0])].tobytes()
             try:
                 return f"{what}: {end_of_path(whole, self._where.path, with_names=self._shows)}"
             except ValueError:
                 # Compiled code validates no UTF-8.
                 return f"{what} in {document}"
-        return shown(records.data, int(at[0]), int(found[0]), with_content=self._shows)
+        return shown(data, int(at[0]), int(found[0]), with_content=self._shows)
 
-    def _found(self, records: Records) -> tuple[Longs, Longs, Longs]:
+    def _found(self, records: Records) -> Longs:
         """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
         try:
             decoded = records.decoded(self._where.field)
@@ -151,27 +152,21 @@ class JsonTimes:
             decoded = None
         walked = None if decoded is None else decoded.places
         if walked is None or walked.path != self._where.path:
-            return self._scan.find(records.data, *self._places(records))
+            return self._scan.find(records.located.data, *self._places(records))
         left = walked.left
         if len(left):
             starts, sizes = self._places(records)
-            found = self._scan.find(records.data, starts[left], sizes[left])
-            walked.kinds[left], walked.at[left], walked.sizes[left] = found
-        return walked.kinds, walked.at, walked.sizes
+            walked.found[:, left] = self._scan.find(records.located.data, starts[left], sizes[left])
+        return walked.found
 
     def _places(self, records: Records) -> tuple[Longs, Longs]:
         starts, sizes = records.located.places(self._where.field)
-        if self._where.framed is None:
-            return behind_ids(records.data, starts, sizes)
-        if self._ids is None:
+        if self._where.framed is False:
             return starts, sizes
-        # Imports compiled code, which few readers need.
-        from pyspark_aligned_kafka.records.schema_ids import IdReader  # noqa: PLC0415
-
-        header = self._ids.find_any(records.split, records.data, records.located, records.offsets)
-        ids = IdReader().read(records.data, starts, sizes, header)
-        # What has no id is no document.
-        return ids.starts, np.where(ids.without, 0, ids.lengths)
+        header = None if self._ids is None else self._ids.find_any(records.located)
+        ids = IdReader().read(records.located.data, starts, sizes, header)
+        # What has no id is no document where each has one. No JSON begins with a zero byte.
+        return ids.starts, np.where(ids.without, 0, ids.lengths) if self._where.framed else ids.lengths
 
 
 class ColumnTimes:
@@ -211,7 +206,7 @@ class ColumnTimes:
         decoded = self._decoded(_chosen(records, np.array([row])))
         member = self._member(decoded)
         if member.null_count:
-            value = shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
+            value = shown(records.located.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
             why = f": {decoded.wrong}" if decoded.wrong else ""
             return f"null in this member of {value}{why}"
         if pa.types.is_string(member.type):
@@ -227,17 +222,15 @@ class ColumnTimes:
             # Rows are read for their times alone: what is bad ends no query here, it has no event time.
             if self._decoder is None:
                 self._decoder = PayloadDecoder(replace(choice, fail_fast=False))
-            decoded = self._decoder.decode(records.split, records.data, records.located, records.offsets)
+            decoded = self._decoder.decode(records.located)
         return decoded
 
     def _member(self, decoded: Decoded) -> pa.Array:
-        member, kind = decoded.column, self._where.payload.schema
-        for name in self._where.path.steps:
-            assert isinstance(kind, StructType)
-            assert isinstance(name, str)
-            member = member.flatten()[kind.names.index(name)]
-            kind = kind[name].dataType
-        return member
+        # The readers of keys and values have imported it.
+        import pyarrow.compute as pc  # noqa: PLC0415
+
+        names = list(self._where.path.steps)
+        return pc.struct_field(decoded.column, names) if names else decoded.column
 
 
 def _numbers_of(member: pa.Array) -> Longs:
@@ -270,20 +263,16 @@ class HeaderTimes:
 
     def find(self, records: Records) -> Found:
         """See ``TimeFinder``."""
-        starts, sizes = self._places(records)
-        return Found(*self._moments.read(records.data, starts, sizes), sizes < 0)
+        starts, sizes = self._scan.find(records.located)
+        return Found(*self._moments.read(records.located.data, starts, sizes), sizes < 0)
 
     def seen(self, records: Records, row: int) -> str:
         """See ``TimeFinder``."""
-        starts, sizes = self._places(records)
+        starts, sizes = self._scan.find(records.located)
         if sizes[row] < 0:
-            alone = _chosen(records, np.array([row]))
-            headers = headers_array(records.split, records.data, alone.located, pa.array(alone.offsets))
+            headers = headers_array(_chosen(records, np.array([row])).located)
             return f"no such header: {headers_there(headers[0].as_py(), with_names=self._shows)}"
-        return shown(records.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
-
-    def _places(self, records: Records) -> tuple[Longs, Longs]:
-        return self._scan.find(records.split, records.data, records.located, records.offsets)
+        return shown(records.located.data, int(starts[row]), int(sizes[row]), with_content=self._shows)
 
 
 class RecordTimes:
@@ -327,14 +316,11 @@ class FirstTimes:
 
 def _chosen(records: Records, rows: Longs) -> Records:
     """Return some of the records, by their rows."""
-    located = records.located._replace(rows=len(rows), fields=np.take(records.located.fields, rows, axis=1))
-    return records._replace(
-        located=located,
-        offsets=records.offsets[rows],
-        timestamps=records.timestamps.take(rows),
-        # What is decoded is of all of the records.
-        decoded=lambda _: None,
+    located = records.located._replace(
+        offsets=records.located.offsets[rows], rows=len(rows), fields=np.take(records.located.fields, rows, axis=1)
     )
+    # What is decoded is of all of the records.
+    return records._replace(located=located, timestamps=records.timestamps.take(rows), decoded=lambda _: None)
 
 
 # Event times by a function of the user's: a record batch in, an array out, once for each batch of records.
@@ -345,15 +331,14 @@ _ANSWER = (
     "an Arrow array of timestamps, or of int64 with milliseconds since 1970-01-01 UTC, one element for each record, "
     "null where there is no time"
 )
-_MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_WRITTEN = {"s": Format.SECONDS, "ms": Format.MILLIS, "us": Format.MICROS}
 
 
 class FunctionTimes:
     """Calls the function and checks what it answers."""
 
-    def __init__(self, where: ByFunction, *, shows_records: bool = True) -> None:
-        self._where = where
-        self._shows = shows_records
+    def __init__(self, choice: EventTimeChoice, where: ByFunction) -> None:
+        self._where, self._shows = where, choice.shows_records
         self._function = where.load()
 
     def find(self, records: Records) -> Found:
@@ -362,7 +347,8 @@ class FunctionTimes:
         Raises:
             EventTimeError: it failed, or answered no array of moments, one for each record.
         """
-        given = _batch(records)
+        # What crosses the C interface cannot be written to: rows are delivered from the same memory.
+        given = pa.record_batch(pa.RecordBatch.from_arrays([*map(records.column, COLUMNS)], names=list(COLUMNS)))
         try:
             with time_limit(LONGEST_S):
                 answer = self._function(given)
@@ -382,7 +368,12 @@ class FunctionTimes:
             raise self._refused(f"answered {seen} for {_of(records)}")
         if len(answer) != given.num_rows:
             raise self._refused(f"answered {len(answer)} times for the {given.num_rows} {_of(records)}")
-        return _found(answer)
+        values, unit = integers(answer), answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
+        if unit == "ns":
+            values, unit = values // 1_000, "us"
+        moments = MomentReader(_WRITTEN[unit]).of_numbers(np.array(values), is_valid(answer))
+        # What the function leaves null is nothing, wherever it looked.
+        return Found(*moments, np.ones(len(answer), np.bool_))
 
     def _refused(self, what: str, how: str = "") -> EventTimeError:
         return EventTimeError(f"the function {self._where} {what}; it must return {_ANSWER}{how}")
@@ -392,38 +383,9 @@ class FunctionTimes:
         return "null from the function, or a moment before the year 1 or after the year 9999"
 
 
-def _batch(records: Records) -> pa.RecordBatch:
-    located, data = records.located, records.data
-    fields = located.fields[:, : located.rows]
-    offsets = pa.Array.from_buffers(pa.int64(), located.rows, [None, pa.py_buffer(records.offsets[: located.rows])])
-    columns = [
-        binary_column(data, fields[KEY_AT:VALUE_AT], located.key_bytes, located.key_nulls),
-        binary_column(data, fields[VALUE_AT:HEADERS_AT], located.value_bytes, located.value_nulls),
-        headers_array(records.split, data, located, offsets),
-        records.timestamps,
-        offsets,
-    ]
-    # What crosses the C interface cannot be written to: rows are delivered from the same memory.
-    return pa.record_batch(pa.RecordBatch.from_arrays(columns, names=list(COLUMNS)))
-
-
 def _of(records: Records) -> str:
-    first, last = records.offsets[0], records.offsets[records.located.rows - 1]
-    return f"records {first} to {last} of {place(records.split)}"
-
-
-def _found(answer: pa.Array) -> Found:
-    values, missing = integers(answer), ~is_valid(answer)
-    unit = answer.type.unit if pa.types.is_timestamp(answer.type) else "ms"
-    if unit == "ns":
-        # 64 bits of them are 292 years before and after 1970.
-        micros = values // 1_000
-    else:
-        factor = _MICROS[unit]
-        missing |= (values < FIRST_MICROS // factor) | (values >= END_MICROS // factor)
-        micros = np.where(missing, 0, values) * factor
-    # What the function leaves null is nothing, wherever it looked.
-    return Found(micros, missing.astype(np.uint8), np.ones(len(answer), np.bool_))
+    offsets = records.located.offsets
+    return f"records {offsets[0]} to {offsets[-1]} of {place(records.located.split)}"
 
 
 _NO_TIME = np.int64(2**63 - 1)
@@ -450,27 +412,27 @@ class EventTimes:
         micros, wrong, _ = self._finder.find(records)
         missing = int(np.count_nonzero(wrong))
         if not self._far.is_done:
-            self._far.look(records.split, records.offsets, micros, wrong, records.timestamps)
-        if not missing:
-            return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), 0
-        if self._choice.without is WithoutTime.FAIL:
-            row = int(np.argmax(wrong != 0))
+            self._far.look(records.located, micros, wrong, records.timestamps)
+        is_wrong, present, nulls = wrong.astype(bool), None, 0
+        if missing and self._choice.without is WithoutTime.FAIL:
+            row = int(np.argmax(is_wrong))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{place(records.split, int(records.offsets[row]))}: no event time at {self._choice.place} ({OPTION}, "
+                f"{records.where(row)}: no event time at {self._choice.place} ({OPTION}, "
                 f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
                 "eventTimeFormat; or set eventTimeErrors to timestamp, to use the record's own timestamp, or to null, "
                 "so that such a record moves no watermark"
             )
-        if self._choice.without is WithoutTime.TIMESTAMP:
-            neither = wrong.astype(bool) & ~is_valid(records.timestamps)
+        if missing and self._choice.without is WithoutTime.TIMESTAMP:
+            neither = is_wrong & ~is_valid(records.timestamps)
             if neither.any():
-                raise fault_error(Fault.TIMESTAMP, records.split, int(records.offsets[int(np.argmax(neither))]))
-            np.copyto(micros, integers(records.timestamps), where=wrong.astype(bool))
-            return pa.Array.from_buffers(TIMESTAMP, len(micros), [None, pa.py_buffer(micros)]), missing
-        micros[wrong.astype(bool)] = _NO_TIME
-        present = bitmap(wrong == 0)
-        return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], missing), missing
+                at = int(records.located.offsets[int(np.argmax(neither))])
+                raise fault_error(Fault.TIMESTAMP, records.located.split, at)
+            np.copyto(micros, integers(records.timestamps), where=is_wrong)
+        elif missing:
+            micros[is_wrong] = _NO_TIME
+            present, nulls = bitmap(~is_wrong), missing
+        return pa.Array.from_buffers(TIMESTAMP, len(micros), [present, pa.py_buffer(micros)], nulls), missing
 
 
 def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.uint8]) -> str:
@@ -484,20 +446,15 @@ def _seen(finder: TimeFinder, records: Records, row: int, wrong: npt.NDArray[np.
     )
 
 
+_FINDERS: Final[Mapping[type, Callable[[EventTimeChoice, Any], TimeFinder]]] = {
+    InJson: JsonTimes, InColumn: ColumnTimes, InHeader: HeaderTimes, InTimestamp: lambda _, __: RecordTimes(),
+    FirstOf: FirstTimes, ByFunction: FunctionTimes,
+}  # fmt: skip
+
+
 def time_finder(choice: EventTimeChoice) -> TimeFinder:
     """Return what looks at the place of a choice."""
-    if isinstance(choice.place, InJson):
-        return JsonTimes(choice, choice.place)
-    if isinstance(choice.place, InColumn):
-        return ColumnTimes(choice, choice.place)
-    if isinstance(choice.place, InHeader):
-        return HeaderTimes(choice, choice.place)
-    if isinstance(choice.place, FirstOf):
-        return FirstTimes(choice, choice.place)
-    if isinstance(choice.place, InTimestamp):
-        return RecordTimes()
-    assert isinstance(choice.place, ByFunction)
-    return FunctionTimes(choice.place, shows_records=choice.shows_records)
+    return _FINDERS[type(choice.place)](choice, choice.place)
 
 
 class WatermarkMarks:
@@ -505,12 +462,8 @@ class WatermarkMarks:
 
     __slots__ = ("_choice", "_finder")
 
-    def __init__(self, choice: MarkChoice) -> None:
-        self._choice = choice
-        self._finder = None
-        if choice.place is not None:
-            as_time = EventTimeChoice(choice.place, choice.written, shows_records=choice.shows_records)
-            self._finder = time_finder(as_time)
+    def __init__(self, choice: EventTimeChoice) -> None:
+        self._choice, self._finder = choice, time_finder(choice)
 
     def of(self, records: Records) -> pa.Array:
         """Return the watermarks, microseconds as ``int64``, of the records that carry one.
@@ -518,7 +471,7 @@ class WatermarkMarks:
         Raises:
             EventTimeError: a record has another value than a timestamp in the place, or the user's function failed.
         """
-        if self._finder is None:
+        if isinstance(self._choice.place, InTimestamp):
             return records.timestamps.view(pa.int64())
         micros, wrong, absent = self._finder.find(records)
         if self._choice.written is Format.TSO:
@@ -532,7 +485,7 @@ class WatermarkMarks:
             row = int(np.argmax(broken))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{place(records.split, int(records.offsets[row]))}: no watermark at {self._choice.place} "
+                f"{records.where(row)}: no watermark at {self._choice.place} "
                 f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "
                 "Correct watermarkColumn or eventTimeFormat; a record that carries no watermark has nothing there, or "
                 "JSON's null"

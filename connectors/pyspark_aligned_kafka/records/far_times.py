@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.event_time_choice import FORMATS_OF_NUMBERS, EventTimeChoice
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
+from pyspark_aligned_kafka.records.record_fields import Located
 from watermark_source.arrow_columns import integers, is_valid
-from watermark_source.planning.split import Split
 from watermark_source.planning.watermark import watermark_text
 from watermark_source.spark_process import ABOUT
 
@@ -29,7 +29,7 @@ class FarTimes:
         self._choice = choice
         self.is_done = False
 
-    def look(self, split: Split, offsets: Longs, micros: Longs, wrong: Bytes, timestamps: pa.Array) -> None:
+    def look(self, located: Located, micros: Longs, wrong: Bytes, timestamps: pa.Array) -> None:
         """Look at a block; ``wrong`` is not 0 where ``micros`` is no event time."""
         stamps = integers(timestamps)
         (rows,) = np.nonzero((wrong == 0) & is_valid(timestamps) & (stamps > 0))
@@ -41,7 +41,7 @@ class FarTimes:
             "%s: the event time at %s, read as %s, is %s, decades from the record's timestamp, %s, as are all of the "
             "records read with it. If their format is another, name it, as in "
             '.option("eventTimeFormat", "days"); for numbers there are %s',
-            place(split, int(offsets[row])), self._choice.place, self._choice.written.value,
+            place(located.split, int(located.offsets[row])), self._choice.place, self._choice.written.value,
             watermark_text(int(micros[row]) // 1_000), watermark_text(int(stamps[row]) // 1_000), FORMATS_OF_NUMBERS,
             extra={ABOUT: "the distance of event times from timestamps"},
         )  # fmt: skip

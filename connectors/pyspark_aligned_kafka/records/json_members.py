@@ -9,6 +9,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeAlias
 
 from pyspark.sql.types import DataType, StructType
@@ -96,7 +97,11 @@ def misplaced(documents: Sequence[bytes], schema: StructType) -> Misplaced | Non
     That is a schema of which no document has a member, or one with a member that all documents lack and some have in
     another place, or in other letters.
     """
-    trees = [tree for document in documents if isinstance(tree := _tree(document), dict) and tree]
+    trees = []
+    for document in documents:
+        with suppress(ValueError):
+            trees.append(read_document(document))
+    trees = [tree for tree in trees if isinstance(tree, dict) and tree]
     leaves = dict(_leaves(schema, ()))
     missing = [path for path in leaves if not any(_has(tree, path) for tree in trees)]
     if not trees or not missing:
@@ -115,13 +120,6 @@ def misplaced(documents: Sequence[bytes], schema: StructType) -> Misplaced | Non
     if found:
         there += f". Write {shortened(_ddl({place: leaves[path] for path, place in found.items()}))}"
     return Misplaced(names, there)
-
-
-def _tree(document: bytes) -> Any:
-    try:
-        return read_document(document)
-    except ValueError:
-        return None
 
 
 def _leaves(schema: StructType, within: _Names) -> Iterator[tuple[_Names, DataType]]:

@@ -5,11 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
 
 _NAME = re.compile(r"\.([^.\[\]'\"\s]+)")
 _QUOTED = re.compile(r"\[('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")\]")
@@ -33,20 +28,6 @@ class JsonPath:
             else f"[{json.dumps(step, ensure_ascii=False)}]"
             for step in self.steps
         )
-
-    def as_arrays(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return the names one behind the other in UTF-8, where that of each step ends, and the number of its element.
-
-        A step by a name has the number -1, and one by a number an empty name.
-        """
-        # Options have paths, too, and the process that checks them needs no arrays.
-        import numpy as np  # noqa: PLC0415
-
-        encoded = [step.encode() if isinstance(step, str) else b"" for step in self.steps]
-        elements = [-1 if isinstance(step, str) else step for step in self.steps]
-        # Compiled code takes the address of an array that has no byte, too.
-        text = np.frombuffer(bytearray(b"".join(encoded) or b"\0"), np.uint8)
-        return text, np.cumsum([len(name) for name in encoded], dtype=np.int64), np.array(elements, np.int64)
 
 
 def parse_path(text: str) -> JsonPath:

@@ -227,48 +227,29 @@ def _scan(  # noqa: PLR0911, PLR0912, PLR0915, PLR0917 - one pass over the docum
 
 
 @compiled(
-    "void(uint8[::1], int64[::1], int64[::1], int64, uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
-    " int64[::1], int64[::1], int64[::1])"
+    "void(uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1], int64[::1], uint8[::1], int64[::1],"
+    " int64[:, ::1])"
 )
 def _scan_all(  # noqa: PLR0917 - arrays in, arrays out
     array: Word,
     starts: Word,
     sizes: Word,
-    rows: Word,
     names: Word,
     name_ends: Word,
     elements: Word,
     stack: Word,
     counts: Word,
-    kinds: Word,
-    found_at: Word,
-    found_sizes: Word,
+    found: Word,
 ) -> None:
     data, text = address_of(array), address_of(names)
     steps = name_ends.shape[0]
-    for row in range(rows):
+    for row in range(starts.shape[0]):
         if sizes[row] < 0:
-            kinds[row] = NO_DOCUMENT
+            found[0, row] = NO_DOCUMENT
             continue
-        kinds[row], found_at[row], found_sizes[row] = _scan(
+        found[0, row], found[1, row], found[2, row] = _scan(
             data, starts[row], starts[row] + sizes[row], text, name_ends, elements, steps, stack, counts
         )
-
-
-_ID = 5
-"""Bytes of a zero and the id of a schema (Confluent's wire format)."""
-
-
-def behind_ids(data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs]:
-    """Return where documents begin, and their sizes, behind the id of a schema: no JSON begins with a zero byte."""
-    rows = np.flatnonzero(sizes > _ID)
-    rows = rows[data[starts[rows]] == 0]
-    if not len(rows):
-        return starts, sizes
-    starts, sizes = starts.copy(), sizes.copy()
-    starts[rows] += _ID
-    sizes[rows] -= _ID
-    return starts, sizes
 
 
 class JsonScan:
@@ -277,22 +258,25 @@ class JsonScan:
     __slots__ = ("_counts", "_elements", "_ends", "_names", "_stack")
 
     def __init__(self, path: JsonPath) -> None:
-        self._names, self._ends, self._elements = path.as_arrays()
+        # A step by a name has the element -1, and one by a number an empty name.
+        names = [step.encode() if isinstance(step, str) else b"" for step in path.steps]
+        self._elements = np.array([-1 if isinstance(step, str) else step for step in path.steps], np.int64)
+        # Compiled code takes the address of an array that has no byte, too.
+        self._names = np.frombuffer(bytearray(b"".join(names) or b"\0"), np.uint8)
+        self._ends = np.cumsum([len(name) for name in names], dtype=np.int64)
         self._stack = np.zeros(DEPTH + 1, np.uint8)
         self._counts = np.zeros(len(path.steps) + 1, np.int64)
 
-    def find(self, data: Bytes, starts: Longs, sizes: Longs) -> tuple[Longs, Longs, Longs]:
+    def find(self, data: Bytes, starts: Longs, sizes: Longs) -> Longs:
         """Return for each document what is at the path (``JsonKind``), where its text begins in ``data``, and its size.
+
+        These are the three rows of what is returned.
 
         Args:
             data: the bytes.
             starts: where each document begins.
             sizes: its bytes, -1 for null.
         """
-        rows = len(starts)
-        kinds, at, found = (np.zeros(rows, np.int64) for _ in range(3))
-        _scan_all(
-            data, starts, sizes, rows, self._names, self._ends, self._elements, self._stack, self._counts, kinds, at,
-            found,
-        )  # fmt: skip
-        return kinds, at, found
+        found = np.zeros((3, len(starts)), np.int64)
+        _scan_all(data, starts, sizes, self._names, self._ends, self._elements, self._stack, self._counts, found)
+        return found

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType
 
 from pyspark_aligned_kafka.errors import place
 from pyspark_aligned_kafka.records.payload_schema import CORRUPT_MEMBER
@@ -77,18 +77,10 @@ class PayloadChoice:
     framed: bool = False
     """Whether the id of a schema is in a header of each record, or with a zero byte before each value (Confluent's wire
     format)."""
-    keeps_text: bool = True
-    """Whether a member can receive the text of a bad document."""
     located: JsonPath | None = None
     """The path of event time in JSON, if it is there: the reader then returns where that is."""
     warn: Callable[[str, str], None] = _log_warning
     """Receives what is wrong with values, and what it is about: lines about one thing are alike."""
-
-    @property
-    def corrupt_member(self) -> str | None:
-        """The member that holds the text of bad documents; ``None``: the schema has none."""
-        schema = self.schema
-        return CORRUPT_MEMBER if isinstance(schema, StructType) and CORRUPT_MEMBER in schema.names else None
 
     def report(self, values: Values, row: int, wrong: str, count: int) -> None:
         """Log the first bad document of a block of records, which has ``count`` of them.
@@ -99,7 +91,12 @@ class PayloadChoice:
         begin = f", which begins with {values.document(row)[:_SHOWN]!r}" if self.shows_records else ""
         what = f"{values.where(row)}: the {self.field} does not fit {self.field}Schema: {wrong}{begin}"
         if self.fail_fast:
-            self._fail(what)
+            kept = (
+                f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
+                if self.format == JSON
+                else ""
+            )
+            raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
         so = "members are null" if self.column is not None else "records have no event time"
         self.warn(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 
@@ -111,14 +108,6 @@ class PayloadChoice:
             f"names: {wrong.reads} in every row; {there}",
             "misplaced",
         )
-
-    def _fail(self, what: str) -> NoReturn:
-        kept = (
-            f", and the text of the document is in the STRING member {CORRUPT_MEMBER}, if {self.field}Schema has it"
-            if self.keeps_text
-            else ""
-        )
-        raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
 
 
 class Values(NamedTuple):
@@ -146,9 +135,7 @@ class Places(NamedTuple):
     """What the pass over a block's documents found at one path, as ``JsonScan.find`` returns it."""
 
     path: JsonPath
-    kinds: Longs
-    at: Longs
-    sizes: Longs
+    found: Longs
     left: Longs
     """Rows of which the pass does not know it."""
 

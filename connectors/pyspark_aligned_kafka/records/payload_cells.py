@@ -306,15 +306,15 @@ class CellColumns:
         self._rooms = np.full(len(self.kinds), 1_024, np.int64)
         self._allocate()
 
-    def node_at(self, schema: DataType, steps: Sequence[str | int]) -> int | None:
-        """Return the node of a member of structs within each other; ``None``: it has none, or more than one cell."""
+    def node_at(self, schema: DataType, steps: Sequence[str | int]) -> int:
+        """Return the node of a member of structs within each other; -1: it has none, or more than one cell."""
         node = 0
         for name in steps:
             if not isinstance(schema, StructType) or not isinstance(name, str) or name not in schema.names:
-                return None
+                return -1
             node = self.children[node][schema.names.index(name)]
             schema = schema[name].dataType
-        return None if self.children[node] else node
+        return -1 if self.children[node] else node
 
     def deliver(self, node: int, delivered: Delivered, read_as: tuple[CellKind, pa.DataType] | None = None) -> None:
         """Have ``delivered`` make the column of a leaf of what is read: as ``read_as``, or as what the leaf is."""
@@ -383,44 +383,31 @@ class CellColumns:
         part = slice(base, base + count)
         return self.states[part], self.cells[part], self.sizes[part]
 
-    def _struct(self, data: Bytes, node: int, kind: pa.DataType, without: str | None) -> pa.Array:
-        states = self._cells_of(node)[0]
-        inner = iter(self.children[node])
-        children = []
-        for number in range(kind.num_fields):
-            member = kind.field(number)
-            if member.name == without:
-                children.append(pa.nulls(len(states), member.type))
-            else:
-                children.append(self.column(data, member.type, node=next(inner)))
-        validity, nulls = _validity(states)
-        return pa.Array.from_buffers(kind, len(states), [validity], nulls, children=children)
-
-    def column(self, data: Bytes, kind: pa.DataType, *, without: str | None = None, node: int = 0) -> pa.Array:
-        """Return the column of the root, or of another node; ``without`` is a member of it that is null."""
+    def column(self, data: Bytes, kind: pa.DataType, node: int = 0) -> pa.Array:
+        """Return the column of the root, or of another node."""
         if (other := self._delivered.get(node)) is None:
-            return self._read(data, node, kind, without)
+            return self._read(data, node, kind)
         read_as, delivered = other
-        return delivered(self._read(data, node, read_as or kind, None), kind)
+        return delivered(self._read(data, node, read_as or kind), kind)
 
-    def _read(self, data: Bytes, node: int, kind: pa.DataType, without: str | None) -> pa.Array:
-        what = self.kinds[node]
-        if what is CellKind.STRUCT:
-            return self._struct(data, node, kind, without)
+    def _read(self, data: Bytes, node: int, kind: pa.DataType) -> pa.Array:
+        what, inner = self.kinds[node], self.children[node]
         states, cells, sizes = self._cells_of(node)
         count = len(states)
         if pa.types.is_null(kind):
             return pa.nulls(count)
         validity, nulls = _validity(states)
+        if what is CellKind.STRUCT:
+            members = [self.column(data, field.type, each) for field, each in zip(kind, inner, strict=True)]
+            return pa.Array.from_buffers(kind, count, [validity], nulls, children=members)
         if what in (CellKind.LIST, CellKind.MAP):
             ends = np.zeros(count + 1, np.int32)
             ends[1:] = cells
             if what is CellKind.LIST:
-                inside = self.column(data, kind.value_type, node=self.children[node][0])
+                inside = self.column(data, kind.value_type, inner[0])
             else:
                 entries = kind.field(0).type
-                places = zip(self.children[node], (kind.key_type, kind.item_type), strict=True)
-                pair = [self.column(data, inner, node=each) for each, inner in places]
+                pair = [self.column(data, field.type, each) for field, each in zip(entries, inner, strict=True)]
                 if self._unique_keys and (kept := _last_of_keys(pair[0], ends)) is not None:
                     row = np.searchsorted(ends, kept, side="right") - 1
                     ends[1:] = np.cumsum(np.bincount(row, minlength=count))

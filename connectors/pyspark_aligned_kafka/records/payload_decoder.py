@@ -5,9 +5,7 @@ from __future__ import annotations
 from pyspark_aligned_kafka.records.columns import id_scan
 from pyspark_aligned_kafka.records.payload import Decoded, PayloadChoice, Values
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
-from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.record_fields import Located
-from watermark_source.planning.split import Split
 
 
 class PayloadDecoder:
@@ -19,13 +17,13 @@ class PayloadDecoder:
         self._field, self._reader = choice.field, payload_reader(choice)
         self._ids = id_scan(choice.field) if choice.framed else None
 
-    def decode(self, split: Split, data: Bytes, located: Located, offsets: Longs) -> Decoded:
+    def decode(self, located: Located) -> Decoded:
         """Return the decoded keys or values.
 
         Raises:
             PayloadError: with the mode FAILFAST, the first that is bad.
             CorruptDataError: headers that do not fit their record.
         """
-        header = None if self._ids is None else self._ids.find_any(split, data, located, offsets)
-        values = Values(split, data, *located.places(self._field), offsets[: located.rows])
-        return self._reader.read(values, header)
+        header = None if self._ids is None else self._ids.find_any(located)
+        starts, lengths = located.places(self._field)
+        return self._reader.read(Values(located.split, located.data, starts, lengths, located.offsets), header)

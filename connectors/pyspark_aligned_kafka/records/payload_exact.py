@@ -318,16 +318,13 @@ def written(value: Any) -> str:
     todo: list[Any] = [value]
     while todo:
         each = todo.pop()
-        if isinstance(each, Members):
-            later: list[Any] = [Raw("{")]
-            for number, (name, member) in enumerate(each):
-                later += [Raw(("," if number else "") + _quoted(name) + ":"), member]
-            todo += reversed([*later, Raw("}")])
-        elif isinstance(each, list):
-            later = [Raw("[")]
-            for number, element in enumerate(each):
-                later += [Raw(","), element] if number else [element]
-            todo += reversed([*later, Raw("]")])
+        if isinstance(each, list):
+            begin, end = "{}" if isinstance(each, Members) else "[]"
+            named = ((f"{_quoted(name)}:", of) for name, of in each) if begin == "{" else (("", of) for of in each)
+            parts.append(begin)
+            todo.append(Raw(end))
+            for number, (name, inner) in reversed([*enumerate(named)]):
+                todo += [inner, Raw(f",{name}" if number else name)]
         elif isinstance(each, Raw):
             parts.append(each)
         elif isinstance(each, Text):

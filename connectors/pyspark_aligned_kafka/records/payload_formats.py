@@ -31,8 +31,6 @@ class PayloadFormat:
     """Whether ids are looked up in a registry where there is one."""
     needs_registry: bool = False
     """Whether values with ids are read only with a registry."""
-    keeps_text: bool = False
-    """Whether a member can receive the text of a bad document."""
 
 
 def _json_schema(text: str, _: SchemaRegistry | None, __: Paths) -> PayloadSchema:
@@ -77,7 +75,6 @@ FORMATS: Final[Mapping[str, PayloadFormat]] = {
         doc=f"For `json`, as `from_json` takes it. Types: {ACCEPTED_TYPES}. A member `{CORRUPT_MEMBER} STRING` "
         "receives the text of a document that does not fit.",
         reader=_json_reader,
-        keeps_text=True,
     ),
     "avro": PayloadFormat(
         parse=_avro_schema,

@@ -72,8 +72,8 @@ from watermark_source.machine_code.native import (
 
 _VARINT, _EIGHT, _SIZED, _OPEN_GROUP, _END_GROUP, _FOUR = range(6)
 """Wire types."""
-_WIRES = (None, 1, 5, 0, 0, 0, 1, 5, 0, 2, 3, 2, 2, 0, 0, 5, 1, 0, 0)
-"""The wire type of each type of a descriptor."""
+_WIRES = (0, 1, 5, 0, 0, 0, 1, 5, 0, 2, 3, 2, 2, 0, 0, 5, 1, 0, 0)
+"""The wire type of each type of a descriptor; none has the number 0."""
 _MOMENT = 19
 """A type beyond those of descriptors: a message of seconds and nanoseconds that is one value."""
 # Columns of the table of nodes.
@@ -482,9 +482,7 @@ class _Plan:
         for field, row in zip(fields, rows, strict=True):
             row[_NUMBER], row[_SHAPE] = field.number, field.shape
             row[_TYPE] = field.type if field.moment is None else _MOMENT
-            wire = _WIRES[field.type]
-            assert wire is not None
-            row[_WIRE], row[_IMPLICIT] = wire, field.implicit
+            row[_WIRE], row[_IMPLICIT] = _WIRES[field.type], field.implicit
             row[_FIRST_NAME] = len(self._names)
             self._names += field.enum.numbers if field.enum is not None and field.enum.closed else ()
             row[_NAMES_END] = len(self._names)

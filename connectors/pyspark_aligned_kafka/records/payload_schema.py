@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import (
@@ -71,7 +72,7 @@ def parse_schema(text: str) -> StructType:
     else:
         found = _Ddl(stripped).schema()
     checked = _nullable(found, "", 0)
-    if (columns := _columns_of(checked)) > MOST_COLUMNS:
+    if (columns := len([*_types_in(checked)])) > MOST_COLUMNS:
         raise ValueError(f"has {columns} columns, nested ones included; accepted are {MOST_COLUMNS}")
     assert isinstance(checked, StructType)
     if not [each for each in checked.fields if each.name != CORRUPT_MEMBER]:
@@ -83,32 +84,27 @@ def parse_schema(text: str) -> StructType:
 
 
 def first_twice(names: Iterable[str]) -> str | None:
-    """Return the first name that occurred before, ``None`` if there is none."""
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    """Return the first name that occurs more than once, ``None`` if there is none."""
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
-def _columns_of(kind: DataType) -> int:
+def _types_in(kind: DataType) -> Iterator[DataType]:
+    """Yield a type, and those in it."""
+    yield kind
+    inner: list[DataType] = []
     if isinstance(kind, StructType):
-        return 1 + sum(_columns_of(each.dataType) for each in kind.fields)
-    if isinstance(kind, ArrayType):
-        return 1 + _columns_of(kind.elementType)
-    return 2 + _columns_of(kind.valueType) if isinstance(kind, MapType) else 1
+        inner = [each.dataType for each in kind.fields]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    for each in inner:
+        yield from _types_in(each)
 
 
 def has_timestamp(kind: DataType) -> bool:
     """Return whether a type has timestamps in it."""
-    if isinstance(kind, StructType):
-        return any(has_timestamp(each.dataType) for each in kind.fields)
-    if isinstance(kind, ArrayType):
-        return has_timestamp(kind.elementType)
-    if isinstance(kind, MapType):
-        return has_timestamp(kind.valueType)
-    return isinstance(kind, TimestampType)
+    return any(isinstance(each, TimestampType) for each in _types_in(kind))
 
 
 def _nullable(kind: DataType, where: str, depth: int) -> DataType:
@@ -203,30 +199,27 @@ class _Ddl:
             raise ValueError(f"has more than {DEEPEST} types in each other")
         name = self._take()
         lowered = name.lower()
-        if lowered == "struct" and self._next() == "<":
+        if lowered in ("struct", "array", "map") and self._next() == "<":
             self._take()
-            members = self._members(">", depth)
+            found = self._with_types(lowered, depth)
             self._take(">")
-            return StructType(members)
-        if lowered == "array" and self._next() == "<":
-            self._take()
-            element = self._type(depth + 1)
-            self._take(">")
-            return ArrayType(element)
-        if lowered == "map" and self._next() == "<":
-            self._take()
-            key = self._type(depth + 1)
-            self._take(",")
-            value = self._type(depth + 1)
-            self._take(">")
-            if not isinstance(key, StringType):
-                raise ValueError("has a MAP whose keys are not STRING: names of JSON are strings")
-            return MapType(key, value)
+            return found
         if lowered in _DECIMALS:
             return self._decimal()
         if lowered not in _SIMPLE or self._next() in ("<", "("):
             raise ValueError(f'has the type "{name}"; accepted are {ACCEPTED_TYPES}')
         return _SIMPLE[lowered]()
+
+    def _with_types(self, name: str, depth: int) -> DataType:
+        if name == "struct":
+            return StructType(self._members(">", depth))
+        inner = self._type(depth + 1)
+        if name == "array":
+            return ArrayType(inner)
+        self._take(",")
+        if isinstance(inner, StringType):
+            return MapType(inner, self._type(depth + 1))
+        raise ValueError("has a MAP whose keys are not STRING: names of JSON are strings")
 
     def _decimal(self) -> DecimalType:
         if self._next() != "(":

@@ -64,6 +64,13 @@ def names_in(messages: Any) -> list[str]:
     return found
 
 
+def named_message(file: Any, name: str) -> Any:
+    """Return the descriptor of a message in a file; raises ``SchemaError`` if it has no such message."""
+    if name not in (names := names_in(file.message_types_by_name.values())):
+        raise SchemaError(f"it has no message {name}; it has {listed(names)}")
+    return file.pool.FindMessageTypeByName(name)
+
+
 def file_of(schema: RegisteredSchema, registry: SchemaRegistry) -> Any:
     """Return the ``FileDescriptor`` of a schema, in a pool with the files that it imports.
 

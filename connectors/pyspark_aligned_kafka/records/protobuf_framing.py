@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -55,16 +54,6 @@ def _index_ends(  # noqa: PLR0917 - arrays in, arrays out
             ends[row] = _after_index(data, starts[row], stops[row], wanted)
 
 
-class Opened(NamedTuple):
-    """Messages behind the ids of their schemas and their indexes."""
-
-    starts: Longs
-    lengths: Longs
-    """Below zero for a null, and for a value that is not read."""
-    refused: Longs
-    """For each value 0, or one more than the number of the reason why it is not read."""
-
-
 class MessageOpener:
     """Finds the messages behind the ids and the indexes of values."""
 
@@ -80,8 +69,11 @@ class MessageOpener:
         )
         self._indexes: list[tuple[int, ...]] = [schema.index]
 
-    def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> Opened:
-        """Return the messages.
+    def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> tuple[Longs, Longs, Longs]:
+        """Return where messages begin, their lengths, and why values are not read.
+
+        A length is below zero for a null, and for a value that is not read. Why: for each value 0, or one more than
+        the number of the reason.
 
         Raises:
             RefusedError, UnreachableError, ResponseTimeoutError, PayloadError: see ``schema_of``.
@@ -97,7 +89,7 @@ class MessageOpener:
         in_value = ids.at == ids.starts
         begins, sizes = np.where(in_value, ends, ids.starts), np.where(in_value, ids.stop - ends, ids.lengths)
         sizes[(refused > 0) | (ids.lengths < 0)] = -1
-        return Opened(begins, sizes, refused)
+        return begins, sizes, refused
 
     def _resolved(self, name: int | UUID, schema: RegisteredSchema | SchemaError) -> int:
         registry, message = self._schema.registry, self._schema.message

@@ -38,7 +38,7 @@ from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, Schem
 from pyspark_aligned_kafka.records.payload import Paths, needed_registry
 from pyspark_aligned_kafka.records.payload_cells import check_size
 from pyspark_aligned_kafka.records.payload_schema import DEEPEST, first_twice
-from pyspark_aligned_kafka.records.protobuf_files import file_of, index_in_file, message_in_set, names_in
+from pyspark_aligned_kafka.records.protobuf_files import file_of, index_in_file, message_in_set, named_message, names_in
 from watermark_source.errors import MissingPackageError, SchemaError, UnsupportedFormatError, listed, shortened
 from watermark_source.installation import to_install
 
@@ -200,17 +200,12 @@ def _message_in_file(text: str) -> Any:
 
 
 def _registered_message(registry: SchemaRegistry, subject: str, version: str, name: str | None) -> Any:
-    schema = version_of(registry, subject, version, serialized=True)
-    file = file_of(schema, registry)
+    file = file_of(version_of(registry, subject, version, serialized=True), registry)
     names = names_in(file.message_types_by_name.values())
-    if name is None:
-        if len(file.message_types_by_name) != 1:
-            raise ValueError(f"it has the messages {listed(names)}: write one of them behind the version, such as "
-                             f"{subject}:{version}:{names[0] if names else 'shop.Order'}")  # fmt: skip
-        name = names[0]
-    if name not in names:
-        raise ValueError(f"it has no message {name}; it has {listed(names)}")
-    return file.pool.FindMessageTypeByName(name)
+    if name is None and len(file.message_types_by_name) != 1:
+        raise ValueError(f"it has the messages {listed(names)}: write one of them behind the version, such as "
+                         f"{subject}:{version}:{names[0] if names else 'shop.Order'}")  # fmt: skip
+    return named_message(file, names[0] if name is None else name)
 
 
 # Schemas of writers.
@@ -241,10 +236,7 @@ def index_in_schema(message: Message, schema: RegisteredSchema, registry: Schema
             f"{error}; schemas of Protobuf in a registry need protobuf on the executors too, install it with: "
             f"{to_install('protobuf')}"
         ) from None
-    names = names_in(file.message_types_by_name.values())
-    if message.name not in names:
-        raise SchemaError(f"it has no message {message.name}; it has {listed(names)}")
-    descriptor = file.pool.FindMessageTypeByName(message.name)
+    descriptor = named_message(file, message.name)
     _check_fields(message, descriptor, "")
     return index_in_file(descriptor)
 
@@ -346,10 +338,7 @@ def _fields_on(descriptor: Any, paths: Paths) -> list[tuple[Any, Paths | None]]:
 
     The others of a ``oneof`` replace the one that is: they are there with ``None``.
     """
-    rests: dict[str, Paths] = {}
-    for path in paths:
-        for name in path[:1]:
-            rests[name] = (*rests.get(name, ()), path[1:])
+    rests = {path[0]: tuple(each[1:] for each in paths if each[:1] == path[:1]) for path in paths if path}
     on_path = [each for each in descriptor.fields if each.name in rests]
     if () in paths or len(on_path) < len(rests):
         # A path that ends here, or names nothing here, is refused with all there is.
@@ -365,9 +354,8 @@ def _fields_on(descriptor: Any, paths: Paths) -> list[tuple[Any, Paths | None]]:
 
 
 def _names(enum: Any) -> Names:
-    first: dict[int, str] = {}
-    for value in enum.values:
-        first.setdefault(value.number, value.name)
+    # Of several names the first one stays.
+    first = {value.number: value.name for value in reversed(list(enum.values))}
     numbers = tuple(sorted(first))
     return Names(enum.name, numbers, tuple(first[number] for number in numbers), bool(enum.is_closed))
 

@@ -30,7 +30,7 @@ from pyspark_aligned_kafka.records.record_batches import (
 )
 from watermark_source.machine_code.iso_8601 import NO_MOMENT
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
-from watermark_source.planning.split import SplitRange
+from watermark_source.planning.split import Split, SplitRange
 
 # A cursor: which batch, which record of it, where its bytes begin, the offset before it.
 _FRAME, _RECORD, _AT, _BEFORE = range(4)
@@ -196,6 +196,9 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the records is t
 class Located(NamedTuple):
     """Fields of ``rows`` records in the bytes they were found in; the arrays are reused by the next call."""
 
+    split: Split
+    data: Bytes
+    offsets: Longs
     rows: int
     fields: Longs
     """Rows ``KEY_AT`` to ``RECORD_END``; only those of the wanted columns are set."""
@@ -208,27 +211,21 @@ class Located(NamedTuple):
     timeless: int
     """Records whose timestamp does not fit 64 bits of microseconds, which is ``NO_MOMENT`` then."""
 
-    def places(self, field: str) -> tuple[Longs, Longs]:
+    def places(self, field: str) -> Longs:
         """Return where each ``key`` or ``value`` begins, and its size, below zero for a null."""
         at = KEY_AT if field == "key" else VALUE_AT
-        starts, sizes = self.fields[at : at + 2, : self.rows]
-        return starts, sizes
+        return self.fields[at : at + 2, : self.rows]
 
 
 class RowLocator:
     """Locates records, at most ``capacity`` a call, in one run of batches after another."""
 
-    __slots__ = (
-        "_fields", "_found", "_with_headers", "_with_key", "_with_timestamp", "_with_value", "byte_limit", "capacity",
-    )  # fmt: skip
+    __slots__ = ("_fields", "_found", "_wanted", "byte_limit", "capacity")
 
     def __init__(self, columns: Collection[str], *, capacity: int, byte_limit: int) -> None:
         self.capacity = capacity
         self.byte_limit = byte_limit
-        self._with_key = "key" in columns
-        self._with_value = "value" in columns
-        self._with_headers = "headers" in columns
-        self._with_timestamp = "timestamp" in columns
+        self._wanted = [name in columns for name in ("key", "value", "headers", "timestamp")]
         self._fields = np.empty((6, capacity), np.int64)
         self._found = np.zeros(7, np.int64)
 
@@ -244,25 +241,14 @@ class RowLocator:
             CorruptDataError: a record that cannot be.
             UnsupportedFormatError: a timestamp too large for microseconds in 64 bits, if it is among the columns.
         """
+        start, end = wanted.start, wanted.end
         fault = _locate(
-            data,
-            frames,
-            cursor,
-            wanted.start,
-            wanted.end,
-            self.byte_limit,
-            self._with_key,
-            self._with_value,
-            self._with_headers,
-            self._with_timestamp,
-            *into,
-            self._fields,
-            self._found,
+            data, frames, cursor, start, end, self.byte_limit, *self._wanted, *into, self._fields, self._found
         )
         if fault:
             raise fault_error(Fault(fault), wanted.split, int(cursor[_BEFORE]) + 1)
         rows, *counts = self._found.tolist()
-        return Located(rows, self._fields, *counts)
+        return Located(wanted.split, data, into[0][:rows], rows, self._fields, *counts)
 
 
 def new_cursor() -> Longs:

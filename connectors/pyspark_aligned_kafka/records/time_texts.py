@@ -11,15 +11,15 @@ from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, iso_moment, rfc_1123_moment
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined, power_of_ten
 
-_EXPONENTS = {Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3}
-"""Microseconds of a unit, as a power of ten."""
 _BY_SIZE, _NO_NUMBER, _ORACLE, _DAYS, _TICKS, _FILETIME = range(100, 106)
 _FILETIME_MICROS = -11_644_473_600_000_000
 """1601-01-01."""
 _UNITS = {
+    Format.SECONDS: 6, Format.MILLIS: 3, Format.MICROS: 0, Format.NANOS: -3,
     Format.AUTO: _BY_SIZE, Format.ISO_8601: _NO_NUMBER, Format.TSO: _ORACLE, Format.DAYS: _DAYS, Format.TICKS: _TICKS,
-    Format.FILETIME: _FILETIME, **_EXPONENTS,
+    Format.FILETIME: _FILETIME,
 }  # fmt: skip
+"""Microseconds of a unit, as a power of ten; or one of the other ways to read a number."""
 _LOGICAL_BITS = 18
 """Bits of the counter in a timestamp of TiDB's oracle."""
 _LONGEST = 64

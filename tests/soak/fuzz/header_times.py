@@ -27,10 +27,10 @@ def check(data: bytes) -> str:
     headers = bits.rest()
     fields = np.zeros((max(HEADERS_AT, RECORD_END) + 1, 1), np.int64)
     fields[RECORD_END, 0] = len(headers)
-    located = Located(1, fields, *[0] * (len(Located._fields) - 2))
     array = guarded(headers)
+    located = Located(Split("orders", 3), array, np.zeros(1, np.int64), 1, fields, *[0] * (len(Located._fields) - 5))
     try:
-        starts, sizes = scan.find(Split("orders", 3), array, located, np.zeros(1, np.int64))
+        starts, sizes = scan.find(located)
     except SourceError as error:
         return f"{type(error).__name__}: {error}"
     assert sizes[0] < 0 or 0 <= starts[0] <= starts[0] + sizes[0] <= len(headers)

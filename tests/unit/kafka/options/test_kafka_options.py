@@ -22,7 +22,7 @@ from pyspark_aligned_kafka.options.positions import (
     PerSplit,
 )
 from pyspark_aligned_kafka.options.subscription import Assign, Subscribe, SubscribePattern
-from pyspark_aligned_kafka.records.event_time_choice import Format, InHeader, MarkChoice
+from pyspark_aligned_kafka.records.event_time_choice import EventTimeChoice, Format, InHeader, InTimestamp
 from pyspark_aligned_kafka.source import KafkaSource
 from watermark_source.errors import OptionError, UnknownOptionError
 from watermark_source.planning.policy import AfterCatchUp, MinimumRows
@@ -365,9 +365,9 @@ PUNCTUATED = {"watermarkStrategy": "punctuated"}
 def test_where_records_carry_a_watermark_is_reported_as_for_event_times() -> None:
     assert parsed().marks is None
     header = parsed(watermarkColumn="header:w", eventTimeFormat="seconds", **PUNCTUATED)
-    assert header.marks == MarkChoice(InHeader("w"), Format.SECONDS)
+    assert header.marks == EventTimeChoice(InHeader("w"), Format.SECONDS)
     assert header.engine.policy.strategy == Punctuated()
-    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).marks == MarkChoice(None)
+    assert parsed(watermarkColumn="timestamp", **PUNCTUATED).marks == EventTimeChoice(InTimestamp())
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from pyspark_aligned_kafka.client.schema_registry import SchemaRegistry
 from pyspark_aligned_kafka.records import avro_columns
 from pyspark_aligned_kafka.records.avro_columns import avro_schema
-from pyspark_aligned_kafka.records.avro_schema import parsed
+from pyspark_aligned_kafka.records.avro_schema import type_of
 from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_examples import encoded, message
 from tests.avro_pairs import Pairs, decoded, has_column, reader_of
@@ -392,11 +392,11 @@ def test_the_reads_of_a_process_request_a_schema_once(registry: Registry) -> Non
 
 
 def test_the_reads_of_a_process_resolve_a_schema_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    texts: list[str] = []
-    monkeypatch.setattr(avro_columns, "parsed", lambda text: texts.append(text) or parsed(text))
     old = message(1, encoded(OLD, {"id": "a", "amount": 3, "gone": "x", "was": 7}))
     new = message(2, encoded(NEW, {"id": "b", "amount": 0.5, "now": 8, "tag": "t"}))
     first, second = orders(registry), orders(registry)
+    texts: list[str] = []
+    monkeypatch.setattr(avro_columns, "type_of", lambda text, others: texts.append(text) or type_of(text, others))
     for blocks in ((first, [old]), (second, [new, old]), (first, [new, message(3, b"")]), (second, [old, new])):
         found = values_of(block_by(*blocks).column)
         assert [row["now"] for row in found] == [{1: 7, 2: 8}.get(value[4]) for value in blocks[1]]

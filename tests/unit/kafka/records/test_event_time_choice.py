@@ -11,7 +11,6 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InHeader,
     InJson,
     InTimestamp,
-    MarkChoice,
     Place,
     is_of_row_before,
 )
@@ -24,14 +23,14 @@ from pyspark_aligned_kafka.records.json_path import parse_path
         (InJson("key", parse_path("$.a")), "key:$.a", {"key"}),
         (InJson("value", parse_path("$.a")), "value:$.a", {"value"}),
         (InHeader("t"), "header:t", {"headers"}),
+        (InTimestamp(), "timestamp", {"timestamp"}),
         (FirstOf((InHeader("t"), InTimestamp())), "header:t or timestamp", {"headers", "timestamp"}),
         (ByFunction("times", "of"), "times:of", {"key", "value", "headers"}),
     ],
 )
 def test_only_the_fields_that_a_place_is_in_are_looked_at(place: Place, text: str, fields: set[str]) -> None:
     assert str(place) == text
-    assert EventTimeChoice(place).fields == MarkChoice(place).fields == fields
-    assert MarkChoice(None).fields == set()
+    assert EventTimeChoice(place).fields == fields
 
 
 @pytest.mark.parametrize(

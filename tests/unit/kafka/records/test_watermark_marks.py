@@ -12,11 +12,12 @@ import pytest
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
 from pyspark_aligned_kafka.records.event_time_choice import (
     ByFunction,
+    EventTimeChoice,
     FirstOf,
     Format,
     InHeader,
     InJson,
-    MarkChoice,
+    InTimestamp,
     Place,
 )
 from pyspark_aligned_kafka.records.json_path import parse_path
@@ -28,10 +29,10 @@ START = 1_767_225_600_123
 IN_VALUE, IN_HEADER = InJson("value", parse_path("$.w")), InHeader("w")
 
 
-def marks(place: Place | None, *recs: Rec, written: Format = Format.AUTO) -> list[int]:
+def marks(place: Place, *recs: Rec, written: Format = Format.AUTO) -> list[int]:
     data = np.frombuffer(bytearray(batch(0, recs)), np.uint8)
     decoder = RecordDecoder(
-        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, marks=MarkChoice(place, written)
+        (), batch_rows=100, batch_bytes=1 << 20, decompressed_limit=1 << 20, marks=EventTimeChoice(place, written)
     )
     (found,) = decoder.decode(SplitRange(Split("orders", 3), 0, 1_000), data, 0, 1, None)
     assert found.event_time.cast(pa.int64()).to_pylist() == [1_000 * rec.millis for rec in recs]
@@ -40,8 +41,8 @@ def marks(place: Place | None, *recs: Rec, written: Format = Format.AUTO) -> lis
     return [micros // 1_000 for micros in found.marks.to_pylist()]
 
 
-def test_without_a_place_each_timestamp_is_one() -> None:
-    assert marks(None, Rec(0, millis=5), Rec(1, millis=7)) == [5, 7]
+def test_each_timestamp_may_be_one() -> None:
+    assert marks(InTimestamp(), Rec(0, millis=5), Rec(1, millis=7)) == [5, 7]
 
 
 def test_a_record_that_has_nothing_there_carries_none() -> None:
