@@ -235,7 +235,7 @@ def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
 # Membership: what a source reports to the rest of its alignment group about a planned batch.
 
 
-def membership(
+def membership(  # noqa: PLR0911  one line a case
     planned: Mapping[Split, SplitState],
     snapshots: Set[Split],
     reached: Mapping[Split, Millis],
@@ -264,17 +264,7 @@ def membership(
         return GroupMember(MemberStatus.CLOCK)
     if announced is not None:
         return announced.member(is_final=logs.ends_are_final, waits_for_first=waits_for_first)
-    counting = {s: t for s, t in planned.items() if s not in snapshots}
-    return _by_event_times(counting, reached, logs, waits_for_first=waits_for_first)
-
-
-def _by_event_times(
-    planned: Mapping[Split, SplitState],
-    reached: Mapping[Split, Millis],
-    logs: ObservedLogs,
-    *,
-    waits_for_first: bool,
-) -> GroupMember:
+    planned = {s: t for s, t in planned.items() if s not in snapshots}
     if logs.ends_are_final and all(_is_over(s, t, logs) for s, t in planned.items()):
         return GroupMember(MemberStatus.FINISHED)
     active, known = counting(planned, reached, logs)
