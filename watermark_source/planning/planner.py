@@ -34,7 +34,7 @@ from watermark_source.planning.group_limit import Aligned, aligned_ends, members
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy
 from watermark_source.planning.reach import reach_after
 from watermark_source.planning.snapshot_ranges import (
     finished,
@@ -398,7 +398,9 @@ def _waits_for_more(
     learns = aligned and backlog.index is None and backlog.strategy.has_split_watermarks
     unknown = learns and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
-    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
+    # The first rows of a process never wait.
+    since = observation.history.since_rows
+    return 0 < waiting < minimum.rows and not bounded and since is not None and since < minimum.max_delay
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,18 +32,6 @@ class RowLimits:
     """Fewer rows wait for more, up to a delay; ``None``: rows never wait."""
 
 
-def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None) -> bool:
-    """Return whether rows wait for more to come.
-
-    Args:
-        minimum: the rule.
-        waiting: positions that could be read now.
-        since_rows: time since a batch last read rows; ``None`` in a process that has read none: its first rows never
-            wait.
-    """
-    return waiting < minimum.rows and since_rows is not None and since_rows < minimum.max_delay
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idleness:
     """When the watermark stops waiting for a split, and what it does then."""
