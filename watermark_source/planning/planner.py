@@ -413,8 +413,8 @@ class Plan:
     """What the plan was made from, with what was looked up while it was made."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
-    membership: Callable[[], GroupMember] = field(compare=False)
-    """Finds ``member``: a source that is in no group needs none."""
+    member: Callable[[], GroupMember] = field(compare=False)
+    """Finds what the rest of the alignment group learns of the source: one that is in no group needs none of it."""
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool = False
@@ -426,21 +426,12 @@ class Plan:
     """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
     newest_matters: bool = False
     """Whether the newest event times of the logs could change what is read."""
-    next_reach: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
-    """Finds ``reach``: a source that is alone in its query needs none."""
+    reach: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
+    """Finds the watermark that the source surely has after its next batch; ``None`` if that is not known. A source that
+    is alone in its query needs none of it."""
     lead: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
     """Finds the highest watermark that a split may have once the batch is read, as far as the group's limit or a time
     index shows; ``None`` if nothing is read."""
-
-    @property
-    def member(self) -> GroupMember:
-        """What the rest of the alignment group learns of the source."""
-        return self.membership()
-
-    @property
-    def reach(self) -> Millis | None:
-        """The watermark that the source surely has after its next batch; ``None`` if that is not known."""
-        return self.next_reach()
 
 
 class Lookups(Protocol):
@@ -511,7 +502,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         observation=observation,
         # Spark forgets a source's watermark with each process, and uses the lowest of the query's sources.
         is_batch=is_first or not state.ended,
-        membership=partial(GroupMember, MemberStatus.FINISHED),
+        member=partial(GroupMember, MemberStatus.FINISHED),
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -574,7 +565,7 @@ def _planned(
         limit=ends.limit,
         losses=known.losses,
         newest_matters=ends.newest_matters,
-        membership=lambda: membership(
+        member=lambda: membership(
             splits,
             known.snapshots,
             ends.reached(),
@@ -584,7 +575,7 @@ def _planned(
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
             announced=_announced(splits, state, known, observation),
         ),
-        next_reach=partial(ends.next_reach, splits),
+        reach=partial(ends.next_reach, splits),
         lead=ends.lead,
         watermarks=watermarks,
     )
