@@ -16,6 +16,7 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from watermark_source.errors import InternalError
+from watermark_source.grouping import grouped
 
 _MOST_REQUESTS, _MOST_BYTES = 128, 32_768
 _OK, _NO_VALUE = 0, 2
@@ -146,14 +147,6 @@ class MapCalls:
 
 
 def groups(messages: Iterable[bytes]) -> Iterator[Sequence[bytes]]:
-    """Yield groups of messages that fit into the sockets' buffers; a larger message is a group by itself."""
-    group: list[bytes] = []
-    size = 0
-    for message in messages:
-        if group and (len(group) == _MOST_REQUESTS or size + len(message) > _MOST_BYTES):
-            yield group
-            group, size = [], 0
-        group.append(message)
-        size += len(message)
-    if group:
-        yield group
+    """Return groups of messages that fit into the sockets' buffers; a larger message is a group by itself."""
+    # So many requests at most, however short each is.
+    return grouped(messages, lambda message: max(len(message), _MOST_BYTES // _MOST_REQUESTS), _MOST_BYTES)

@@ -19,32 +19,24 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from watermark_source.grouping import grouped
+
 # Arrow batches by bucket: a task's batches are combined, and each is split by its rows' bucket.
 #
 # It imports no Spark. It builds arrays from buffers, because pyarrow's own ``array`` imports pandas.
 
 
 _MOST_ROWS = 65_536
-"""Rows at which a combined batch is complete."""
+"""Rows of a combined batch."""
 _MOST_BYTES = 16 * 1_024 * 1_024
-"""Bytes at which a combined batch is complete: a larger one takes more memory."""
+"""Bytes of one: a larger one takes more memory."""
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Combine batches of the same columns into larger ones; none of them is empty."""
-    parts: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        parts.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
-            yield concatenated(parts)
-            parts, rows, size = [], 0, 0
-    if parts:
-        yield concatenated(parts)
+    """Yield batches of the same columns as larger ones; none of them is empty."""
+    filled = (batch for batch in batches if batch.num_rows)
+    sized = grouped(filled, lambda b: max(b.nbytes, b.num_rows * (_MOST_BYTES // _MOST_ROWS)), _MOST_BYTES)
+    return map(concatenated, sized)
 
 
 def by_bucket(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[pa.RecordBatch]]:
@@ -61,10 +53,8 @@ def by_bucket(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[p
 
 def concatenated(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate one or more batches; raises ``ArrowInvalid`` if a text column reaches 2 GiB."""
-    if len(parts) == 1:
-        return parts[0]
-    columns = [pa.concat_arrays([part.column(n) for part in parts]) for n in range(parts[0].num_columns)]
-    return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
+    # It copies one alone, too.
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def rows_at(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
@@ -182,7 +172,7 @@ class Waiting:
         return small if len(small) > sizes.most_small else ()
 
     def waves(self, watermark: int, sizes: Sizes) -> Iterator[Wave]:
-        """Yield the pieces that the watermark has reached, in the order of their first rows.
+        """Return the pieces that the watermark has reached, in the order of their first rows.
 
         Each wave ends where the next one begins, and the last one at the watermark. A row leaves with the first wave
         whose end is after it.
@@ -190,16 +180,9 @@ class Waiting:
         due = sorted(
             (piece for piece in self.pieces if piece.span.first.time <= watermark), key=lambda piece: piece.span.first
         )
-        pieces: list[SortedRun] = []
-        size = 0
-        for piece in due:
-            if size >= sizes.wave:
-                yield Wave(tuple(pieces), piece.span.first)
-                pieces, size = [], 0
-            pieces.append(piece)
-            size += piece.span.size
-        if pieces:
-            yield Wave(tuple(pieces), Place(watermark + 1, 0))
+        waves = list(grouped(due, lambda piece: piece.span.size, sizes.wave))
+        ends = [*(following[0].span.first for following in waves[1:]), Place(watermark + 1, 0)]
+        return (Wave(tuple(pieces), until) for pieces, until in zip(waves, ends, strict=False))
 
     def with_replaced(self, old: Sequence[SortedRun], runs: Sequence[Span]) -> tuple[Waiting, tuple[SortedRun, ...]]:
         """Return the index with new runs in place of old pieces, and the new pieces with their numbers."""
