@@ -23,7 +23,6 @@ from watermark_source.operators.changes import INNER, JOIN
 from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
 from watermark_source.operators.state_calls import KeyValues, value_of
 from watermark_source.operators.waiting_rows import (
-    FIRST_WATERMARK,
     Buffer,
     MapPieces,
     RowLayout,
@@ -240,14 +239,9 @@ class TemporalJoinProcessor(StatefulProcessor):
             for arrived in gathered(rows_of(probe)):
                 yield from self._joined(arrived)
         elif probe:
-            watermark = timerValues.getCurrentWatermarkInMs()
             buffer = Buffer(self._rows, self._pieces, after.waiting)
-            for arrived in gathered(rows_of(probe)):
-                # Spark reports 0 before the first watermark, and rows of 1970 wait for it like all others.
-                ready = buffer.add(arrived, watermark * 1_000 if watermark >= FIRST_WATERMARK else None)
-                if ready.num_rows:
-                    yield from self._joined(ready)
-            buffer.merge_small()
+            for ready in buffer.take_in(rows_of(probe), timerValues.getCurrentWatermarkInMs()):
+                yield from self._joined(ready)
             after = replace(after, waiting=buffer.waiting)
         self._write(before, after)
 

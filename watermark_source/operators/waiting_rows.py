@@ -214,6 +214,15 @@ class Buffer:
     waiting: Waiting = field(default_factory=Waiting)
     sizes: Sizes = field(default_factory=Sizes)
 
+    def take_in(self, batches: Iterable[pa.RecordBatch], watermark: int) -> Iterator[pa.RecordBatch]:
+        """Store the rows of Spark's batch that its watermark, in milliseconds, has not passed; yield the others."""
+        # Nothing is late before the first watermark, not even a snapshot's rows of 1970.
+        passed = watermark * 1_000 if watermark >= FIRST_WATERMARK else None
+        for rows in gathered(batches):
+            if (late := self.add(rows, passed)).num_rows:
+                yield late
+        self.merge_small()
+
     def add(self, rows: pa.RecordBatch, watermark: Micros | None) -> pa.RecordBatch:
         """Store the rows that the watermark has not passed; return the others, and those without an event time.
 
