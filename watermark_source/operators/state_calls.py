@@ -23,7 +23,7 @@ _OK, _NO_VALUE = 0, 2
 _HEAD, _VERSION = struct.Struct("!ii"), 0
 """Head of each message: the protocol's version, and the message's length in bytes."""
 _KEY = StructType([StructField("key", BinaryType())])
-_VALUE = StructType([StructField("value", BinaryType())])
+VALUE = StructType([StructField("value", BinaryType())])
 
 Cells = tuple[Any, ...]
 
@@ -38,7 +38,7 @@ class KeyValues:
     """A map state from bytes to Python values, which are pickled: no other program writes the state."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
-        state = handle.getMapState(name, _KEY, _VALUE)
+        state = handle.getMapState(name, _KEY, VALUE)
         self._state: MapCalls | OneByOne
         try:
             self._state = MapCalls(state)
