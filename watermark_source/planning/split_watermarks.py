@@ -169,8 +169,7 @@ def left_out(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     """Return the splits that are not idle, and that the combined watermark does not wait for."""
     if not idleness.passes_returning:
         return frozenset()
-    active = {s: t for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    return {s for s, t in active.items() if is_left_out(t, before, idleness)}
+    return {s for s, t in splits.items() if t.status is not SplitStatus.IDLE and is_left_out(t, before, idleness)}
 
 
 # How the rows of its last range advance the watermark of a split, and what is learned from them.
