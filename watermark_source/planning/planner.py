@@ -251,13 +251,12 @@ class BatchEnds:
 
     splits: Mapping[Split, SplitState]
     """With their planned ends, and the status that these give them."""
-    limit: Limit | None
+    aligned: Aligned
+    """Their limit, and how far it lets each of them be read."""
     reached: Callable[[], Mapping[Split, Millis]]
     """Finds the watermarks of splits at their planned ends, as far as a time index shows them."""
     waits_for_more: bool
     """Whether there are rows that wait for more to come (``minimum_rows``)."""
-    newest_matters: bool
-    """Whether the newest event times of the logs could change what is read."""
     holds_group: bool
     """Whether sources elsewhere in the group wait for what this one reads first."""
     has_rows: bool
@@ -334,10 +333,9 @@ def batch_ends(
     by_rows = not (known.on_clock or known.continuing or known.reads_to_end_first)
     return BatchEnds(
         splits=after,
-        limit=aligned.limit,
+        aligned=aligned,
         reached=reached,
         waits_for_more=waits,
-        newest_matters=aligned.newest_matters,
         holds_group=holds_group,
         has_rows=bool(read),
         next_reach=lambda planned: reach_after(
@@ -485,7 +483,7 @@ def plan(
     if last_was_sent(state):
         return _closing(state, observation, is_first=is_first)
     chosen = _choose(state, observation, policy, index, rows)
-    if lookups is not None and chosen.ends.newest_matters and not observation.logs.times.newest:
+    if lookups is not None and chosen.ends.aligned.newest_matters and not observation.logs.times.newest:
         observation = lookups.dated(observation, state)
         chosen = _choose(state, observation, policy, index, rows)
     planned = _planned(observation, chosen, ahead, lookups, is_first=is_first)
@@ -562,9 +560,9 @@ def _planned(
         is_batch=is_batch,
         has_rows=ends.has_rows,
         waits_for_more=ends.waits_for_more,
-        limit=ends.limit,
+        limit=ends.aligned.limit,
         losses=known.losses,
-        newest_matters=ends.newest_matters,
+        newest_matters=ends.aligned.newest_matters,
         member=lambda: membership(
             splits,
             known.snapshots,
@@ -647,7 +645,7 @@ def _state_after(
         snapshots=snapshots_after(state.snapshots, known.begun, splits, observation.snapshots),
         group=GroupState(
             member=state.group.member,
-            limit=None if ends.limit is None else ends.limit.watermark,
+            limit=None if (limit := ends.aligned.limit) is None else limit.watermark,
             held=state.group.held + (held and not ends.has_rows),
         ),
         learned=known.learned,
