@@ -29,7 +29,7 @@ from watermark_source.planning.combined_watermark import (
     with_own_rows,
 )
 from watermark_source.planning.disorder import Learned, RangeSummary
-from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
+from watermark_source.planning.group import GroupMember, MemberStatus, drift_in_force
 from watermark_source.planning.group_limit import Aligned, aligned_ends, membership
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
@@ -133,7 +133,8 @@ def known_before(
             time cannot begin (``check_clock``).
         GeneratorError: the user's own strategy failed.
     """
-    policy = _with_group_drift(policy.in_force(use_processing_time=state.use_processing_time), observation.others)
+    policy = policy.in_force(use_processing_time=state.use_processing_time)
+    policy = policy.with_drift(drift_in_force(policy.alignment.max_drift, observation.others))
     keeps_clock = policy.strategy.is_on_clock(reads_first=False, was_on_clock=True)
     check_start(state, policy.after_catch_up, keeps_clock=keeps_clock)
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
@@ -170,7 +171,7 @@ def known_before(
     reads_to_end_first = reads_first(policy.after_catch_up, catch_up)
     if reads_to_end_first:
         # Nothing has a watermark that could be ahead, and the others of the group wait.
-        policy = replace(policy, alignment=replace(policy.alignment, max_drift=None))
+        policy = policy.with_drift(None)
     splits |= at_rest(splits, state.watermark, observation, policy)
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
@@ -199,14 +200,6 @@ def known_before(
 def _without_kept(splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
     """Return the splits without what an earlier strategy kept of them."""
     return {s: t if t.kept is None else replace(t, kept=None) for s, t in splits.items()}
-
-
-def _with_group_drift(policy: PlanPolicy, others: OtherMembers) -> PlanPolicy:
-    """Return the policy with the drift that is in force in the group."""
-    drift = drift_in_force(policy.alignment.max_drift, others)
-    if drift == policy.alignment.max_drift:
-        return policy
-    return replace(policy, alignment=replace(policy.alignment, max_drift=drift))
 
 
 def _with_last_ranges(

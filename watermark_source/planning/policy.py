@@ -137,8 +137,11 @@ class PlanPolicy:
         """Return the policy after a batch whose event time was the clock, or was not."""
         return self.on_clock if use_processing_time and self.after_catch_up is AfterCatchUp.CLOCK else self
 
+    def with_drift(self, max_drift: int | None) -> PlanPolicy:
+        """Return the policy with another max drift."""
+        return replace(self, alignment=replace(self.alignment, max_drift=max_drift))
+
     @property
     def on_clock(self) -> PlanPolicy:
         """The policy once event time is the clock: no event time of a row matters any more."""
-        alignment = replace(self.alignment, max_drift=None)
-        return replace(self, strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
+        return replace(self.with_drift(None), strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness())
