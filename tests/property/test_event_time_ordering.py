@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.operators.waiting_rows import Buffer, Place, RowLayout, Sizes, SortedRun, Span, Waiting
+from watermark_source.operators.waiting_rows import Buffer, Place, RowLayout, Sizes, SortedRun, Waiting
 
 LAYOUT = RowLayout(
     pa.schema([("value", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())]), time=1
@@ -76,7 +76,7 @@ def test_every_row_leaves_once_in_order_or_is_late(
         on_time = [row for row, behind in zip(rows, is_late, strict=True) if not behind]
         expected += [(time, value) for value, time in on_time if time is not None]
         buffer.merge_small()
-        assert sum(p.span.size < sizes.piece // 2 for p in buffer.waiting.pieces) <= max(sizes.most_small, 1)
+        assert sum(p.size < sizes.piece // 2 for p in buffer.waiting.pieces) <= max(sizes.most_small, 1)
         if goes_on is not None:
             watermark = (0 if watermark is None else watermark) + goes_on
             left = [value for part in buffer.release(watermark) for value in values(part)]
@@ -92,7 +92,7 @@ def test_every_row_leaves_once_in_order_or_is_late(
 
 
 places = st.builds(Place, times, st.integers(0, 2**40))
-pieces = st.builds(SortedRun, st.integers(0, 2**40), st.builds(Span, places, st.integers(0, 2**40)))
+pieces = st.builds(SortedRun, st.integers(0, 2**40), places, st.integers(0, 2**40))
 
 
 @given(st.builds(Waiting, st.lists(pieces).map(tuple), st.integers(0, 2**62), st.integers(0, 2**62)))
@@ -102,7 +102,7 @@ def test_an_index_is_what_it_was_made_bytes_of(waiting: Waiting) -> None:
 
 @given(st.integers(-(10**6), 10**6))
 def test_the_alarm_is_the_first_watermark_that_lets_a_row_go(first: int) -> None:
-    waiting = Waiting((SortedRun(0, Span(Place(first, 7), 1)),))
+    waiting = Waiting((SortedRun(0, Place(first, 7), 1),))
     alarm = waiting.alarm
     assert alarm is not None
     assert list(waiting.waves(alarm * 1_000, Sizes()))

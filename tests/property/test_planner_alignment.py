@@ -244,7 +244,7 @@ def test_newest_event_times_change_nothing_where_they_do_not_matter(
                 known.limit is not None and known.limit.watermark >= unknown.limit.watermark
             )
             lower = replace(known.state, group=replace(known.state.group, limit=unknown.state.group.limit))
-            known = replace(known, state=lower, limit=unknown.limit, membership=unknown.membership)
+            known = replace(known, state=lower, limit=unknown.limit, member=unknown.member)
             assert replace(known, newest_matters=False) == unknown
         perform(driver, action)
 

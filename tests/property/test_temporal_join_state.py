@@ -18,11 +18,14 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.join_processor import JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
+from watermark_source.operators.packs import IS_PROBE, ROWS
+from watermark_source.operators.waiting_rows import from_bytes, to_bytes
 
 BUCKET = 5
 ASKED = pa.schema([pa.field("key", pa.binary()), pa.field("time", pa.int64()), pa.field("number", pa.int64())])
 COLUMNS = pa.schema([pa.field("user", pa.int64()), pa.field("at", pa.timestamp("us", tz="UTC"))])
+CHANGED = pa.schema([*list(ASKED)[:2], ("gone", pa.bool_()), ("sequence", pa.int64()), *COLUMNS])
+ANSWERED = pa.schema([ASKED.field("number"), *COLUMNS])
 HALF = 500
 """Microseconds: times fall between milliseconds too."""
 KEYS = st.sampled_from([b"a", b"b", b"c"])
@@ -61,32 +64,29 @@ def batch(join: TwsTester, watermark: int, rows: list[Pack]) -> list[tuple[int, 
 
 
 def layout(*, processing_time: bool = False, inner: bool = False, described: str = "a join") -> JoinLayout:
-    return JoinLayout(processing_time, inner, 1, ASKED, COLUMNS, described)
+    return JoinLayout(processing_time, inner, 1, ASKED, CHANGED, COLUMNS, described)
 
 
 def probe_pack(rows: Sequence[tuple[bytes | None, int | None, int]]) -> Pack:
     """Of rows: key, time, number."""
-    return pack(rows, dict(zip(ASKED.names, ASKED.types, strict=True)), is_probe=True)
+    return pack(rows, ASKED, is_probe=True)
 
 
 def build_pack(rows: Sequence[tuple[bytes, int | None, bool, int, int]]) -> Pack:
     """Of rows: key, time, gone, sequence, user."""
-    names = {"key": pa.binary(), "time": pa.int64(), "gone": pa.bool_(), "sequence": pa.int64(), "user": pa.int64()}
-    table = [(*row, 1_000 * row[4]) for row in rows]
-    return pack(table, {**names, "at": pa.timestamp("us", tz="UTC")}, is_probe=False)
+    return pack([(*row, 1_000 * row[4]) for row in rows], CHANGED, is_probe=False)
 
 
-def pack(rows: Sequence[Any], names: dict[str, pa.DataType], *, is_probe: bool) -> Pack:
-    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(names.values())]
-    return {IS_PROBE: is_probe, ROWS: stream_bytes(pa.table(columns, names=list(names)))}
+def pack(rows: Sequence[Any], schema: pa.Schema, *, is_probe: bool) -> Pack:
+    columns = [pa.array([row[n] for row in rows], kind) for n, kind in enumerate(schema.types)]
+    return {IS_PROBE: is_probe, ROWS: to_bytes(pa.RecordBatch.from_arrays(columns, schema=schema))}
 
 
 def answers(packs: pd.DataFrame) -> list[tuple[int, int | None]]:
     """Return number and user of what came out."""
     found: list[tuple[int, int | None]] = []
     for pack in [] if packs.empty else packs[ROWS].tolist():
-        table = pa.Table.from_batches(rows_of([pack]))
-        assert table.column_names == ["number", "user", "at"]
+        table = from_bytes(pack, ANSWERED)
         micros = table.column("at").cast(pa.int64()).to_pylist()
         users = table.column("user").to_pylist()
         assert micros == [None if user is None else 1_000 * user for user in users]

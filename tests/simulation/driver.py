@@ -228,7 +228,7 @@ class Driver:
         if self._kept is not None and (kept := self._kept.again(before, observation)) is not None:
             # Whatever has happened since, it would have been planned no otherwise.
             assert kept.plan == planned
-            assert (kept.plan.member, kept.plan.reach) == (planned.member, planned.reach)
+            assert (kept.plan.member(), kept.plan.reach()) == (planned.member(), planned.reach())
         observation = planned.observation
         self._has_planned, self._asked = True, observation.logs.asked_at
         self._silent.clear()

@@ -85,5 +85,5 @@ class MemberDriver(Driver):
         planned = super().step(one_batch=one_batch, unknown=unknown)
         self.introduced = True
         if self.reachable:
-            self.store.reports[self.name] = planned.member
+            self.store.reports[self.name] = planned.member()
         return planned

@@ -58,7 +58,7 @@ class QuerySource(MemberDriver):
         planned = super().step(one_batch=one_batch, unknown=unknown)
         self.newest_mattered = planned.newest_matters
         drift = self.policy.alignment.max_drift
-        turn = self.turns.end(planned, planned.member, self.name, drift, lambda: planned.reach)
+        turn = self.turns.end(planned, planned.member(), self.name, drift, planned.reach)
         if self.identified:
             self.files[self.file] = turn
             self.apart = self.turns.members

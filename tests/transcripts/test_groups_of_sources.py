@@ -340,5 +340,5 @@ def test_199_to_201_a_source_on_the_clock_waits_only_for_one_that_holds_all() ->
     source.store.reports["other"] = active(-5)
     source.exchange()
     planned = source.step()
-    assert (planned.state.splits[Split("log", 0)].position, planned.member.status) == (2, MemberStatus.CLOCK)
+    assert (planned.state.splits[Split("log", 0)].position, planned.member().status) == (2, MemberStatus.CLOCK)
     assert planned.state.use_processing_time

@@ -101,15 +101,15 @@ def why_open(
         html: a file to which the answer is written with the picture of the query, as a page that needs nothing else.
 
     Raises:
-        UsageError: ``window_end`` is no time, ``html`` cannot be written, the folder is no checkpoint, or the first
-            argument is neither.
+        UsageError: ``window_end`` is no time, ``html`` cannot be written, the folder is no checkpoint, the first
+            argument is neither, or a source runs with another release of this project.
         OffsetError: an offset in the checkpoint cannot be read.
     """
     end = None if window_end is None else window_end_of(window_end)
     if isinstance(query_or_checkpoint, (str, Path)):
         known = query_of_checkpoint(query_or_checkpoint)
     elif hasattr(query_or_checkpoint, "lastProgress"):
-        known = query_at(query_or_checkpoint)
+        known = query_of_status(query_or_checkpoint, status(query_or_checkpoint).clocks)
     else:
         raise UsageError(
             f"why_open was given a {type(query_or_checkpoint).__name__}; it takes what start() returned, or the "
@@ -129,17 +129,11 @@ def window_end_of(given: object) -> int:
         raise UsageError(f"window_end = {error}") from None
 
 
-def query_at(query: Any) -> QueryAt:
-    """Return the facts of a running query, or of one that has ended, from which follows why a window is open.
-
-    Raises:
-        UsageError: a source runs with another release of this project.
-    """
-    return query_of_status(query, status(query).clocks)
-
-
 def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
-    """Return the facts of a query whose clocks have just been read."""
+    """Return the facts of a query, which may have ended, from which follows why a window is open.
+
+    ``clocks``: as they have just been read.
+    """
     progress: Mapping[str, Any] = query.lastProgress or {}
     foreign = tuple(
         str(source.get("description"))

@@ -245,8 +245,5 @@ def thinned(points: tuple[Point, ...], most: int = MOST_POINTS) -> tuple[Point, 
 
 def _worse_of(a: Point, b: Point) -> Point:
     # So that the first point stays that of the first report.
-    return Point(a.at, *map(_worse, a[1:], b[1:]))
-
-
-def _worse(a: int | None, b: int | None) -> int | None:
-    return max((value for value in (a, b) if value is not None), default=None)
+    known = ([value for value in both if value is not None] for both in zip(a[1:], b[1:], strict=True))
+    return Point(a.at, *(max(each, default=None) for each in known))

@@ -120,11 +120,6 @@ class Profile:
     splits: dict[Split, Disorder] = field(default_factory=dict)
     undated: int = 0
 
-    def add(self, rows: SplitEventTimes) -> None:
-        """Add the next rows of a split."""
-        self.splits.setdefault(rows.split, Disorder()).add(rows.millis)
-        self.undated += rows.undated
-
     def bound_for(self, late: float) -> int:
         """Return the smallest bound in milliseconds that makes at most this share of each split's rows late."""
         return max((disorder.bound_for(late) for disorder in self.splits.values()), default=0)
@@ -134,7 +129,8 @@ def profile_of(batches: Iterator[SplitEventTimes]) -> Profile:
     """Return the profile of all rows."""
     profile = Profile()
     for rows in batches:
-        profile.add(rows)
+        profile.splits.setdefault(rows.split, Disorder()).add(rows.millis)
+        profile.undated += rows.undated
     return profile
 
 

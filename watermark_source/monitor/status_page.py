@@ -334,34 +334,30 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        self._answer(with_body=True)
-
-    def do_HEAD(self) -> None:
-        self._answer(with_body=False)
-
-    def _answer(self, *, with_body: bool) -> None:
         plain, url = "text/plain; charset=utf-8", urlsplit(self.path)
         if not self._names_this_machine():
-            self._send(HTTPStatus.FORBIDDEN, plain, _NOT_THIS_HOST, with_body=with_body)
+            self._send(HTTPStatus.FORBIDDEN, plain, _NOT_THIS_HOST)
         elif url.path == "/status.json":
             body = self.server.drawn.body(self.server.page(), _as_json)
-            self._send(HTTPStatus.OK, "application/json", body, with_body=with_body)
+            self._send(HTTPStatus.OK, "application/json", body)
         elif url.path == "/":
-            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self._page(url.query, page_html), with_body=with_body)
+            self._send(HTTPStatus.OK, "text/html; charset=utf-8", self._page(url.query, page_html))
         elif url.path == "/events":
             self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
-            while with_body and self.server.awaits_event(self.connection):
+            while self.command != "HEAD" and self.server.awaits_event(self.connection):
                 self.wfile.write(self._page(url.query, _as_event))
         else:
-            self._send(HTTPStatus.NOT_FOUND, plain, b"There are /, /events and /status.json\n", with_body=with_body)
+            self._send(HTTPStatus.NOT_FOUND, plain, b"There are /, /events and /status.json\n")
+
+    do_HEAD = do_GET  # noqa: N815 (the name of the base class)
 
     def _page(self, query: str, form: _Form) -> bytes:
         page = self.server.page()
         return self.server.drawn.body(page, form, asked_of(query, page.ids))
 
-    def _send(self, status: HTTPStatus, kind: str, body: bytes, *, with_body: bool) -> None:
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
         self._head(status, {"Content-Type": kind, "Content-Length": str(len(body))})
-        if with_body:
+        if self.command != "HEAD":
             self.wfile.write(body)
 
     def _head(self, status: HTTPStatus, fields: Mapping[str, str]) -> None:

@@ -13,7 +13,6 @@ from watermark_source.errors import printable
 from watermark_source.planning.watermark import is_moment, watermark_text
 from watermark_source.status_model.source_status import (
     BoundInForce,
-    GroupStatus,
     SourceStatus,
     SplitView,
     Status,
@@ -238,14 +237,11 @@ def snapshot_lines(status: SourceStatus, *, width: int, lines: int | None = None
 def group_pieces(status: SourceStatus, now: int, *, raw: bool = False) -> Iterator[str]:
     """Yield what there is to say of a source's alignment group."""
     group = status.group
-    if group is not None:
-        limit = "no limit now"
-        if group.limit is not None:
-            limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
-        yield from _of_group(group, limit, now)
-
-
-def _of_group(group: GroupStatus, limit: str, now: int) -> Iterator[str]:
+    if group is None:
+        return
+    limit = "no limit now"
+    if group.limit is not None:
+        limit = f"limit {_short(group.limit, raw=raw, day=_day(status.watermark))}"
     members = count_text(group.members, "member")
     others = f" and {count_text(group.others, 'other source')}" if group.others else ""
     drift = "" if group.max_drift is None else f", max drift {format_duration(group.max_drift)}"

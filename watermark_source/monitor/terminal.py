@@ -30,9 +30,9 @@ from watermark_source.monitor.freshness import NO_BATCHES, RecentBatches
 from watermark_source.monitor.history import ChangeHistory
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page.document import framed_html
-from watermark_source.monitor.page_content import Page, clock_rows
+from watermark_source.monitor.page_content import Page, clock_rows, page_json
 from watermark_source.monitor.status_table import join_pieces, render_text
-from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_of_page
 from watermark_source.monitor.three_clocks import TOLERANCE
 from watermark_source.status_model.source_status import SourceStatus
 from watermark_source.status_model.status_json import status_from_json
@@ -192,7 +192,8 @@ class LiveStatus:
     def _lines(self, of: QueryStatus, width: int, now: int | None, height: int | None) -> list[Line]:
         """Return what is shown of the query in at most ``height`` lines; ``now``: the reader's clock, for ages."""
         view = view_of("", self._name, of, reported_query(of), self._history)
-        shown = shown_live(view, self._history.changes())
+        page = Page(at=of.clocks.at, queries=(view,), changes=self._history.changes())
+        shown = shown_of_page(page_json(page)["queries"][0], of.sources, page.at)
         if self._table:
             clocks = [str(row) for row in clock_rows(of.clocks)]
             return table_lines(shown, clocks, width, height, now=now, raw=self._raw)

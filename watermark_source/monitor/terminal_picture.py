@@ -7,16 +7,15 @@ needs no colour.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text
 from watermark_source.errors import printable
 from watermark_source.monitor.axis import Axis, axis_of
-from watermark_source.monitor.history import NO_HOLDER, Change, HolderSpan, Point
+from watermark_source.monitor.history import NO_HOLDER, HolderSpan, Point
 from watermark_source.monitor.lanes import Lane, Look, behind_text, lanes_of, unread_text
-from watermark_source.monitor.page_content import QueryView, holders_of
 from watermark_source.monitor.status_table import group_pieces, join_pieces, row_pieces, snapshot_lines
 from watermark_source.monitor.three_clocks import behind_clock
 from watermark_source.planning.watermark import MIN, is_moment
@@ -86,23 +85,9 @@ def picture_lines(of: Shown, width: int, height: int | None = None) -> list[Line
     return [Line(line.text.rstrip()[:width], line.look) for line in [*lines, *foot]]
 
 
-def shown_live(of: QueryView, changes: Iterable[Change]) -> Shown:
-    """Return what is drawn of a query; ``changes``: of all queries."""
-    over = _over_time(of.clocks.sources)
-    return Shown(
-        at=of.clocks.at,
-        words=of.verdict.lines,
-        sources=of.clocks.sources,
-        watermark=of.clocks.input_watermark,
-        applied=of.clocks.applied_watermark,
-        points=() if over is None else of.points.get(over.source_name, ()),
-        holders=() if over is None else holders_of(of, over, changes),
-    )
-
-
 def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at: int) -> Shown:
-    """Return what is drawn of a query in ``status.json``."""
-    over = _over_time(sources)
+    """Return what is drawn of a query in ``page_json``: over time the source with the lowest watermark."""
+    over = min(sources, key=lambda s: MIN if s.watermark is None else s.watermark, default=None)
     name = "" if over is None else over.source_name
     return Shown(
         at=at,
@@ -117,11 +102,6 @@ def shown_of_page(query: Mapping[str, Any], sources: Sequence[SourceStatus], at:
 
 def _upstream(of: Mapping[str, Any]) -> str:
     return f"Writer {of['writer']} is the query {of['query']}: {of['why']}"
-
-
-def _over_time(sources: Iterable[SourceStatus]) -> SourceStatus | None:
-    """Return the source that is shown over time: the one with the lowest watermark."""
-    return min(sources, key=lambda s: MIN if s.watermark is None else s.watermark, default=None)
 
 
 class _Frame:

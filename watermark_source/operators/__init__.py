@@ -1,4 +1,4 @@
 """Operators on event time that Spark lacks, built on transformWithState: a temporal join, and an ordering of rows.
 
-Imports ``arrow_columns``, ``errors``, ``planning``, ``spark``, ``words``.
+Imports ``arrow_columns``, ``errors``, ``grouping``, ``planning``, ``spark``, ``words``.
 """

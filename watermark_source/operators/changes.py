@@ -7,8 +7,10 @@ whole keys, and operators of this project that keep each row; nothing else.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -38,8 +40,7 @@ _ROWS_ALIKE = frozenset({MARKER, LATE, "topic", "partition", "_change_type", "_d
 # Kinds of change, and arguments that name them.
 
 
-@dataclass(frozen=True, slots=True)
-class KindsOfChange:
+class KindsOfChange(NamedTuple):
     """Values of the column ``change_type``, by what their rows do."""
 
     upserts: tuple[str, ...]
@@ -51,21 +52,19 @@ class KindsOfChange:
         cls, upserts: str | Sequence[str], deletes: str | Sequence[str], ignored: str | Sequence[str]
     ) -> KindsOfChange:
         """Read the user's arguments; raises ``UsageError`` for what is no text."""
-        given = {"upserts": upserts, "deletes": deletes, "ignored": ignored}
-        return cls(*(tuple(as_list(values, argument)) for argument, values in given.items()))
+        given = (upserts, deletes, ignored)
+        return cls(*(tuple(as_list(values, name)) for name, values in zip(cls._fields, given, strict=True)))
 
     def check(self, build: DataFrame, change_type: str | None) -> None:
         """Raise ``UsageError`` if a value has two meanings, or values are given and there is no column of kinds."""
-        every = (*self.upserts, *self.deletes, *self.ignored)
-        if twice := sorted({kind for kind in every if every.count(kind) > 1}):
+        if twice := sorted(kind for kind, times in Counter(chain(*self)).items() if times > 1):
             raise UsageError(
                 f"{CALLER}: {', '.join(map(repr, twice))} is more than once among upserts={self.upserts}, "
                 f"deletes={self.deletes} and ignored={self.ignored}; a row either begins a version, ends one or is "
                 "ignored. Leave it out of all but one, as in deletes=('delete', 'update_preimage'), ignored=()"
             )
-        usual = {"upserts": UPSERTS, "deletes": DELETES, "ignored": IGNORED}
-        given = {"upserts": self.upserts, "deletes": self.deletes, "ignored": self.ignored}
-        unused = [f"{name}={kinds}" for name, kinds in given.items() if kinds and kinds != usual[name]]
+        given = zip(self._fields, self, (UPSERTS, DELETES, IGNORED), strict=True)
+        unused = [f"{name}={kinds}" for name, kinds, usual in given if kinds and kinds != usual]
         if change_type is None and unused:
             raise UsageError(
                 f"{CALLER}: {' and '.join(unused)}, and build has no column {CHANGE_TYPE!r} of such kinds; its columns "

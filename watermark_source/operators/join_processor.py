@@ -20,15 +20,16 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.changes import INNER, JOIN
-from watermark_source.operators.packs import IS_PROBE, ROWS, rows_of, stream_bytes
-from watermark_source.operators.state_calls import KeyValues, value_of
+from watermark_source.operators.packs import IS_PROBE, ROWS
+from watermark_source.operators.state_calls import VALUE, KeyValues, value_of
 from watermark_source.operators.waiting_rows import (
-    FIRST_WATERMARK,
     Buffer,
     MapPieces,
     RowLayout,
     Waiting,
+    from_bytes,
     gathered,
+    to_bytes,
     watermark_past,
 )
 from watermark_source.words import NO_WORDS
@@ -94,6 +95,8 @@ class JoinLayout:
     """How many columns order changes of one key and time."""
     probe: pa.Schema
     """The columns of probe packs: ``PROBE_FIRST``, then the probe's own columns."""
+    changes: pa.Schema
+    """The columns of build packs: ``BUILD_FIRST``, those that order changes of one time, then ``build``."""
     build: pa.Schema
     """The columns that the join adds to the probe's."""
     described: str
@@ -181,7 +184,6 @@ def _warn_of_one_time(name: str, remedy: str) -> None:
 _BUCKET_STATE = StructType(
     [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
 )
-_BINARY = StructType([StructField("value", BinaryType())])
 _FIRST_MOMENT = -(2**63)
 
 
@@ -217,7 +219,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._bucket = handle.getValueState("bucket", _BUCKET_STATE)
         self._versions = KeyValues(handle, "versions")
         self._pieces = MapPieces(handle, "waiting")
-        self._stale = handle.getListState("stale", _BINARY)
+        self._stale = handle.getListState("stale", VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
         """Apply the build rows, then join the probe rows that the watermark has passed; store the others."""
@@ -229,25 +231,21 @@ class TemporalJoinProcessor(StatefulProcessor):
         before = self._read()
         after = before or _Bucket()
         if build:
-            changes = pa.Table.from_batches(rows_of(build))
+            changes = pa.Table.from_batches(from_bytes(pack, self._layout.changes) for pack in build)
             if self._layout.processing_time:
                 self._set_latest(changes)
             else:
                 after = replace(
                     after, prune=self._add_versions(changes, after.prune, timerValues.getCurrentWatermarkInMs())
                 )
+        came = (from_bytes(pack, self._layout.probe) for pack in probe)
         if probe and not self._layout.waits:
-            for arrived in gathered(rows_of(probe)):
+            for arrived in gathered(came):
                 yield from self._joined(arrived)
         elif probe:
-            watermark = timerValues.getCurrentWatermarkInMs()
             buffer = Buffer(self._rows, self._pieces, after.waiting)
-            for arrived in gathered(rows_of(probe)):
-                # Spark reports 0 before the first watermark, and rows of 1970 wait for it like all others.
-                ready = buffer.add(arrived, watermark * 1_000 if watermark >= FIRST_WATERMARK else None)
-                if ready.num_rows:
-                    yield from self._joined(ready)
-            buffer.merge_small()
+            for ready in buffer.take_in(came, timerValues.getCurrentWatermarkInMs()):
+                yield from self._joined(ready)
             after = replace(after, waiting=buffer.waiting)
         self._write(before, after)
 
@@ -312,7 +310,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         # Spark's stateful operators import pandas; the driver does not need it.
         import pandas as pd  # noqa: PLC0415 - see above
 
-        yield pd.DataFrame({ROWS: [stream_bytes(own)]})
+        yield pd.DataFrame({ROWS: [to_bytes(own)]})
 
     # Versions -------------------------------------------------------------------------------------------------------
 

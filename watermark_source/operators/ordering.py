@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.packs import EMITTED, ORDERING_BUCKET, ORDERING_PACKED, RowPacker, RowUnpacker
+from watermark_source.operators.packs import EMITTED, ORDERING_BUCKET, ORDERING_PACKED, RowUnpacker, row_packer
 from watermark_source.operators.waiting_rows import RowLayout
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.follow import quoted, spelling
@@ -72,7 +72,7 @@ def order_by_event_time(
     layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), df.columns.index(time))
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
     bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(ORDERING_BUCKET)
-    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(RowPacker(layout), ORDERING_PACKED)
+    packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(row_packer(layout), ORDERING_PACKED)
     emitted = packs.groupBy(ORDERING_BUCKET).transformWithStateInPandas(
         OrderingProcessor(layout, described), EMITTED, outputMode="append", timeMode="eventTime"
     )

@@ -17,7 +17,6 @@ from watermark_source.operators.waiting_rows import (
     RowLayout,
     Waiting,
     from_bytes,
-    gathered,
     to_bytes,
 )
 
@@ -60,16 +59,11 @@ class OrderingProcessor(StatefulProcessor):
             for frame in rows
             for pack in zip(frame["task"].tolist(), frame["number"].tolist(), frame["rows"].tolist(), strict=True)
         )
-        millis = timerValues.getCurrentWatermarkInMs()
-        # Spark reports 0 before the first watermark. Nothing is late then, not even a snapshot's rows of 1970.
-        watermark = millis * 1_000 if millis > 0 else None
+        arrived = (from_bytes(data, self._layout.columns) for _, _, data in packs)
         buffer = self._read()
         old = buffer.waiting.alarm
-        for arrived in gathered(from_bytes(data, self._layout.columns) for _, _, data in packs):
-            late = buffer.add(arrived, watermark)
-            if late.num_rows:
-                yield _emitted(late, is_late=True)
-        buffer.merge_small()
+        for late in buffer.take_in(arrived, timerValues.getCurrentWatermarkInMs()):
+            yield _emitted(late, is_late=True)
         self._write(buffer.waiting)
         if (new := buffer.waiting.alarm) != old:
             if old is not None:

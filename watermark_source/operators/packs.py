@@ -7,7 +7,7 @@ by the bucket. Its output is unpacked in the same way. Every column keeps its ty
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,6 +17,34 @@ from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, St
 
 from watermark_source.arrow_columns import column, repeated
 from watermark_source.operators.waiting_rows import RowLayout, by_bucket, from_bytes, gathered, to_bytes
+
+Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""A function for ``mapInArrow``."""
+
+
+def packer(columns: pa.Schema, packed: StructType, tags: Callable[[int], tuple[int, ...]], name: str) -> Batches:
+    """Return a function that packs rows.
+
+    Args:
+        columns: those of the rows, independent of the session's time zone and string widths. The first is the bucket.
+        packed: the columns of packs: the bucket, those of ``tags``, and the rows.
+        tags: what packs state of the rows of a task's batch, by its number.
+        name: of the function, in Spark's plan.
+    """
+    schema = to_arrow_schema(packed)
+
+    def packs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(gathered(batches)):
+            rows = batch.cast(columns)
+            buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
+            stated = zip(tags(number), schema.types[1:-1], strict=True)
+            known = [repeated(value, kind, len(parts)) for value, kind in stated]
+            bodies = column([to_bytes(part) for part in parts], pa.binary())
+            yield pa.RecordBatch.from_arrays([buckets, *known, bodies], schema=schema)
+
+    packs.__name__ = name
+    return packs
+
 
 # Packs of temporal_join.
 
@@ -29,57 +57,18 @@ PACKED = StructType(
     ]
 )
 UNPACKED = StructType([StructField(ROWS, BinaryType())])
-_ARROW = to_arrow_schema(PACKED)
 
 
-def packer(
-    columns: pa.Schema, name: str, *, is_probe: bool
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that packs the rows of one side of a join.
-
-    Args:
-        columns: those in packs, independent of the session's time zone and string widths. The first is the bucket.
-        name: of the function, in Spark's plan.
-        is_probe: which side.
-    """
-
-    def packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in gathered(batches):
-            rows = batch.cast(columns)
-            buckets, parts = by_bucket(rows.column(0), rows.remove_column(0))
-            sides = repeated(is_probe, pa.bool_(), len(parts))
-            packs = column([stream_bytes(part) for part in parts], pa.binary())
-            yield pa.RecordBatch.from_arrays([buckets, sides, packs], schema=_ARROW)
-
-    packed.__name__ = name
-    return packed
-
-
-def unpacker(schema: pa.Schema, name: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that unpacks the join's output; ``name`` is its name in Spark's plan."""
+def unpacker(schema: pa.Schema, name: str) -> Batches:
+    """Return a function that unpacks the join's output; ``name`` is its name in Spark's plan."""
 
     def unpacked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for pack in batch.column(0):
-                yield from pa.ipc.open_stream(pack.as_buffer()).read_all().cast(schema).to_batches()
+                yield from_bytes(pack.as_buffer(), schema)
 
     unpacked.__name__ = name
     return unpacked
-
-
-def stream_bytes(rows: pa.Table | pa.RecordBatch) -> bytes:
-    """Return rows as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write(rows)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def rows_of(packs: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of packs that ``stream_bytes`` wrote."""
-    for pack in packs:
-        yield from pa.ipc.open_stream(pack)
 
 
 # Packs of order_by_event_time, which number the packs of a task to restore the order of arrival.
@@ -97,31 +86,15 @@ EMITTED = StructType([StructField("late", BooleanType()), StructField("rows", Bi
 """The operator's output."""
 
 
-@dataclass(frozen=True)
-class RowPacker:
-    """Packs the rows of batches whose first column is the bucket; for ``mapInArrow``."""
+def row_packer(layout: RowLayout) -> Batches:
+    """Return a function that packs rows behind their bucket, in types that do not depend on the session's time zone."""
 
-    layout: RowLayout
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the packs of a task."""
+    def numbered(number: int) -> tuple[int, ...]:
         context = TaskContext.get()
-        task = 0 if context is None else context.partitionId()
-        for number, rows in enumerate(gathered(batches)):
-            yield self._packs(rows, task, number)
+        return 0 if context is None else context.partitionId(), number
 
-    def _packs(self, rows: pa.RecordBatch, task: int, number: int) -> pa.RecordBatch:
-        # In types that do not depend on the session's time zone.
-        schema = self.layout.columns
-        cast = [each.cast(field.type) for each, field in zip(rows.columns[1:], schema, strict=True)]
-        buckets, parts = by_bucket(rows.column(0), pa.RecordBatch.from_arrays(cast, schema=schema))
-        columns = [
-            buckets,
-            repeated(task, pa.int32(), len(parts)),
-            repeated(number, pa.int64(), len(parts)),
-            column([to_bytes(part) for part in parts], pa.binary()),
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=ORDERING_PACKED.names)
+    columns = pa.schema([pa.field(ORDERING_BUCKET, pa.int32()), *layout.columns])
+    return packer(columns, ORDERING_PACKED, numbered, "RowPacker")
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessor
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from watermark_source.errors import InternalError
+from watermark_source.grouping import grouped
 
 _MOST_REQUESTS, _MOST_BYTES = 128, 32_768
 _OK, _NO_VALUE = 0, 2
 _HEAD, _VERSION = struct.Struct("!ii"), 0
 """Head of each message: the protocol's version, and the message's length in bytes."""
 _KEY = StructType([StructField("key", BinaryType())])
-_VALUE = StructType([StructField("value", BinaryType())])
+VALUE = StructType([StructField("value", BinaryType())])
 
 Cells = tuple[Any, ...]
 
@@ -37,7 +38,7 @@ class KeyValues:
     """A map state from bytes to Python values, which are pickled: no other program writes the state."""
 
     def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
-        state = handle.getMapState(name, _KEY, _VALUE)
+        state = handle.getMapState(name, _KEY, VALUE)
         self._state: MapCalls | OneByOne
         try:
             self._state = MapCalls(state)
@@ -146,14 +147,6 @@ class MapCalls:
 
 
 def groups(messages: Iterable[bytes]) -> Iterator[Sequence[bytes]]:
-    """Yield groups of messages that fit into the sockets' buffers; a larger message is a group by itself."""
-    group: list[bytes] = []
-    size = 0
-    for message in messages:
-        if group and (len(group) == _MOST_REQUESTS or size + len(message) > _MOST_BYTES):
-            yield group
-            group, size = [], 0
-        group.append(message)
-        size += len(message)
-    if group:
-        yield group
+    """Return groups of messages that fit into the sockets' buffers; a larger message is a group by itself."""
+    # So many requests at most, however short each is.
+    return grouped(messages, lambda message: max(len(message), _MOST_BYTES // _MOST_REQUESTS), _MOST_BYTES)

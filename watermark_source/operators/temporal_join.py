@@ -156,26 +156,27 @@ def temporal_join(
     time = F.lit(0).cast("long") if probe_source.processing_time else F.unix_micros(quoted(probe_time))
     first = {"key": key_bytes(probe, probe_key), "time": time}
     probe_rows = _in_buckets(probe, _spread(probe, first["key"]), buckets, first, probe.columns)
-    layout = JoinLayout(
-        processing_time=probe_source.processing_time,
-        waits=wait,
-        inner=how == "inner",
-        sequence=len(columns.sequence),
-        probe=arrow_columns(probe_rows.schema.fields[1:]),
-        build=arrow_columns(added),
-        described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
-        deletions=_deletions(plan, build_time, columns, kinds, [path.source for path in paths]),
-    )
     key = key_bytes(build, build_key)
     is_version, is_delete = key.isNotNull(), F.lit(False)
     if columns.change_type is not None:
         is_version = is_version & kinds.is_version(columns.change_type)
         is_delete = quoted(columns.change_type).cast("string").isin(*kinds.deletes)
     # On processing time the last row counts, in the order of sequence alone: rows read first may have other times.
-    since = F.lit(0).cast("long") if layout.processing_time else F.unix_micros(quoted(build_time))
+    since = F.lit(0).cast("long") if probe_source.processing_time else F.unix_micros(quoted(build_time))
     first = {"key": key, "time": since, "gone": is_delete}
     names = (*columns.sequence, *columns.added)
     versions = _in_buckets(build.where(is_version), F.xxhash64(key), buckets, first, names)
+    layout = JoinLayout(
+        processing_time=probe_source.processing_time,
+        waits=wait,
+        inner=how == "inner",
+        sequence=len(columns.sequence),
+        probe=arrow_columns(probe_rows.schema.fields[1:]),
+        changes=arrow_columns(versions.schema.fields[1:]),
+        build=arrow_columns(added),
+        described=_described(probe, added, probe_key, buckets, _kind_of_join(probe_source, wait=wait)),
+        deletions=_deletions(plan, build_time, columns, kinds, [path.source for path in paths]),
+    )
     packs = _packed(probe_rows, layout, is_probe=True).union(_packed(versions, layout, is_probe=False))
     # Packs have no event-time column, so Spark drops no build row as late.
     joined = packs.groupBy(BUCKET).transformWithStateInPandas(
@@ -222,7 +223,8 @@ def _in_buckets(
 
 
 def _packed(rows: DataFrame, layout: JoinLayout, *, is_probe: bool) -> DataFrame:
-    return rows.mapInArrow(packer(arrow_columns(rows.schema.fields), layout.name, is_probe=is_probe), PACKED)
+    columns = arrow_columns(rows.schema.fields)
+    return rows.mapInArrow(packer(columns, PACKED, lambda _: (is_probe,), layout.name), PACKED)
 
 
 def _kind_of_join(probe: SourceTime, *, wait: bool) -> str:

@@ -19,32 +19,24 @@ import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from watermark_source.grouping import grouped
+
 # Arrow batches by bucket: a task's batches are combined, and each is split by its rows' bucket.
 #
 # It imports no Spark. It builds arrays from buffers, because pyarrow's own ``array`` imports pandas.
 
 
 _MOST_ROWS = 65_536
-"""Rows at which a combined batch is complete."""
+"""Rows of a combined batch."""
 _MOST_BYTES = 16 * 1_024 * 1_024
-"""Bytes at which a combined batch is complete: a larger one takes more memory."""
+"""Bytes of one: a larger one takes more memory."""
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Combine batches of the same columns into larger ones; none of them is empty."""
-    parts: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        parts.append(batch)
-        rows += batch.num_rows
-        size += batch.nbytes
-        if rows >= _MOST_ROWS or size >= _MOST_BYTES:
-            yield concatenated(parts)
-            parts, rows, size = [], 0, 0
-    if parts:
-        yield concatenated(parts)
+    """Yield batches of the same columns as larger ones; none of them is empty."""
+    filled = (batch for batch in batches if batch.num_rows)
+    sized = grouped(filled, lambda b: max(b.nbytes, b.num_rows * (_MOST_BYTES // _MOST_ROWS)), _MOST_BYTES)
+    return map(concatenated, sized)
 
 
 def by_bucket(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[pa.RecordBatch]]:
@@ -61,10 +53,8 @@ def by_bucket(buckets: pa.Array, rows: pa.RecordBatch) -> tuple[pa.Array, list[p
 
 def concatenated(parts: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """Concatenate one or more batches; raises ``ArrowInvalid`` if a text column reaches 2 GiB."""
-    if len(parts) == 1:
-        return parts[0]
-    columns = [pa.concat_arrays([part.column(n) for part in parts]) for n in range(parts[0].num_columns)]
-    return pa.RecordBatch.from_arrays(columns, schema=parts[0].schema)
+    # It copies one alone, too.
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
 def rows_at(rows: pa.RecordBatch, places: npt.NDArray[np.intp]) -> pa.RecordBatch:
@@ -134,27 +124,14 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """The first row's place, and the size in bytes, of a run of rows."""
-
-    first: Place
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
 class SortedRun:
     """A piece: a run of rows in the store, under a number."""
 
     number: int
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
-class Wave:
-    """Pieces that are read together. Once they are, every row before ``until`` can leave."""
-
-    pieces: tuple[SortedRun, ...]
-    until: Place
+    first: Place
+    """Of its first row."""
+    size: int
+    """In bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +146,7 @@ class Waiting:
     @property
     def earliest(self) -> int | None:
         """The earliest waiting event time in microseconds; ``None`` if no row waits."""
-        return min((piece.span.first.time for piece in self.pieces), default=None)
+        return min((piece.first.time for piece in self.pieces), default=None)
 
     @property
     def alarm(self) -> int | None:
@@ -178,39 +155,35 @@ class Waiting:
 
     def small(self, sizes: Sizes) -> tuple[SortedRun, ...]:
         """Return the small pieces, if there are enough of them to merge."""
-        small = tuple(piece for piece in self.pieces if piece.span.size < sizes.piece // 2)
+        small = tuple(piece for piece in self.pieces if piece.size < sizes.piece // 2)
         return small if len(small) > sizes.most_small else ()
 
-    def waves(self, watermark: int, sizes: Sizes) -> Iterator[Wave]:
-        """Yield the pieces that the watermark has reached, in the order of their first rows.
+    def waves(self, watermark: int, sizes: Sizes) -> Iterator[tuple[list[SortedRun], Place]]:
+        """Return the pieces that the watermark has reached, in the order of their first rows, and where each wave ends.
 
-        Each wave ends where the next one begins, and the last one at the watermark. A row leaves with the first wave
-        whose end is after it.
+        A wave is read together, and ends where the next one begins, the last one at the watermark. A row leaves with
+        the first wave whose end is after it.
         """
-        due = sorted(
-            (piece for piece in self.pieces if piece.span.first.time <= watermark), key=lambda piece: piece.span.first
-        )
-        pieces: list[SortedRun] = []
-        size = 0
-        for piece in due:
-            if size >= sizes.wave:
-                yield Wave(tuple(pieces), piece.span.first)
-                pieces, size = [], 0
-            pieces.append(piece)
-            size += piece.span.size
-        if pieces:
-            yield Wave(tuple(pieces), Place(watermark + 1, 0))
+        due = sorted((piece for piece in self.pieces if piece.first.time <= watermark), key=lambda piece: piece.first)
+        waves = list(grouped(due, lambda piece: piece.size, sizes.wave))
+        ends = [*(following[0].first for following in waves[1:]), Place(watermark + 1, 0)]
+        return zip(waves, ends, strict=False)
 
-    def with_replaced(self, old: Sequence[SortedRun], runs: Sequence[Span]) -> tuple[Waiting, tuple[SortedRun, ...]]:
-        """Return the index with new runs in place of old pieces, and the new pieces with their numbers."""
+    def with_replaced(
+        self, old: Sequence[SortedRun], runs: Sequence[tuple[Place, int]]
+    ) -> tuple[Waiting, tuple[SortedRun, ...]]:
+        """Return the index with new runs in place of old pieces, and the new pieces with their numbers.
+
+        ``runs``: the place of each one's first row, and its size.
+        """
         numbers = {piece.number for piece in old}
-        new = tuple(SortedRun(self.next_number + n, span) for n, span in enumerate(runs))
+        new = tuple(SortedRun(self.next_number + n, *run) for n, run in enumerate(runs))
         kept = tuple(piece for piece in self.pieces if piece.number not in numbers)
         return replace(self, pieces=kept + new, next_number=self.next_number + len(new)), new
 
     def encode(self) -> bytes:
         """Return the index as bytes."""
-        pieces = (_PIECE.pack(p.number, *p.span.first, p.span.size) for p in self.pieces)
+        pieces = (_PIECE.pack(p.number, *p.first, p.size) for p in self.pieces)
         return _HEAD.pack(self.next_number, self.arrived) + b"".join(pieces)
 
     @classmethod
@@ -218,7 +191,7 @@ class Waiting:
         """Return the index that ``encode`` wrote."""
         next_number, arrived = _HEAD.unpack_from(data)
         rows = _PIECE.iter_unpack(data[_HEAD.size :])
-        pieces = (SortedRun(number, Span(Place(time, arrival), size)) for number, time, arrival, size in rows)
+        pieces = (SortedRun(number, Place(time, arrival), size) for number, time, arrival, size in rows)
         return cls(tuple(pieces), next_number, arrived)
 
 
@@ -230,6 +203,15 @@ class Buffer:
     store: PieceStore
     waiting: Waiting = field(default_factory=Waiting)
     sizes: Sizes = field(default_factory=Sizes)
+
+    def take_in(self, batches: Iterable[pa.RecordBatch], watermark: int) -> Iterator[pa.RecordBatch]:
+        """Store the rows of Spark's batch that its watermark, in milliseconds, has not passed; yield the others."""
+        # Nothing is late before the first watermark, not even a snapshot's rows of 1970.
+        passed = watermark * 1_000 if watermark >= FIRST_WATERMARK else None
+        for rows in gathered(batches):
+            if (late := self.add(rows, passed)).num_rows:
+                yield late
+        self.merge_small()
 
     def add(self, rows: pa.RecordBatch, watermark: Micros | None) -> pa.RecordBatch:
         """Store the rows that the watermark has not passed; return the others, and those without an event time.
@@ -253,10 +235,10 @@ class Buffer:
         """Remove the rows up to and at the watermark, and yield them in event-time order."""
         remaining: list[pa.RecordBatch] = []
         old: list[SortedRun] = []
-        for wave in self.waiting.waves(watermark, self.sizes):
-            ordered = in_order([*remaining, *self._read(wave.pieces)], self.layout)
-            leaving = rows_before(wave.until, ordered, self.layout)
-            old.extend(wave.pieces)
+        for pieces, until in self.waiting.waves(watermark, self.sizes):
+            ordered = in_order([*remaining, *self._read(pieces)], self.layout)
+            leaving = rows_before(until, ordered, self.layout)
+            old.extend(pieces)
             remaining = [ordered.slice(leaving)]
             if leaving:
                 yield ordered.slice(0, leaving).select(list(range(len(self.layout.columns))))
@@ -269,7 +251,7 @@ class Buffer:
     def _replace(self, old: Sequence[SortedRun], ordered: pa.RecordBatch) -> None:
         """Write sorted rows in place of old pieces."""
         new = list(runs(ordered, self.layout, self.sizes.piece))
-        self.waiting, pieces = self.waiting.with_replaced(old, [span for span, _ in new])
+        self.waiting, pieces = self.waiting.with_replaced(old, [(first, len(data)) for first, data in new])
         for piece in old:
             self.store.remove(piece.number)
         for piece, (_, data) in zip(pieces, new, strict=True):
@@ -336,14 +318,13 @@ def rows_before(place: Place, rows: pa.RecordBatch, layout: RowLayout) -> int:
     return int(first + np.searchsorted(_arrivals(rows)[first:end], place.arrival))
 
 
-def runs(rows: pa.RecordBatch, layout: RowLayout, size: int) -> Iterator[tuple[Span, bytes]]:
-    """Split sorted rows into runs of about ``size`` bytes, and yield each with its bytes."""
+def runs(rows: pa.RecordBatch, layout: RowLayout, size: int) -> Iterator[tuple[Place, bytes]]:
+    """Split sorted rows into runs of about ``size`` bytes, and yield the first row's place and the bytes of each."""
     times, arrivals = layout.times(rows), _arrivals(rows)
     length = max(1, size * rows.num_rows // max(1, rows.nbytes))
     for start in range(0, rows.num_rows, length):
         part = rows.slice(start, length)
-        data = to_bytes(part)
-        yield Span(Place(int(times[start]), int(arrivals[start])), len(data)), data
+        yield Place(int(times[start]), int(arrivals[start])), to_bytes(part)
 
 
 def to_bytes(rows: pa.RecordBatch) -> bytes:

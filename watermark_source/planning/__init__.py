@@ -2,5 +2,5 @@
 
 No I/O and no clock: the time is an argument.
 
-Imports ``durations``, ``errors``.
+Imports ``durations``, ``errors``, ``grouping``.
 """

@@ -562,10 +562,7 @@ def _combined(table: AnnouncedTable, writers: Sequence[WriterAt], sent: Millis |
     counting = [w for w in writers if w.status is not WriterStatus.ENDED]
     if not counting:
         return sent if table.left_out else LAST
-    members = (
-        (MIN if w.at is None or w.at.watermark is None else w.at.watermark, w.status is not WriterStatus.ACTIVE)
-        for w in counting
-    )
+    members = ((MIN if (at := announced_at(w)) is None else at, w.status is not WriterStatus.ACTIVE) for w in counting)
     found = lowest_of_active(members, MIN if sent is None else sent)
     return None if found == MIN else found
 
@@ -655,7 +652,7 @@ def _is_past(of: WriterAt, sent: Millis | None) -> bool:
     """Return whether the watermark neither waits for a writer nor can advance to what it announced last."""
     if of.next is not None or of.status in (WriterStatus.AWAITED, WriterStatus.ACTIVE):
         return False
-    at = None if of.at is None else of.at.watermark
+    at = announced_at(of)
     return of.status is WriterStatus.ENDED or at is None or (sent is not None and at <= sent)
 
 

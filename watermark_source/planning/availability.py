@@ -242,11 +242,24 @@ class AvailabilityTable(Generic[_Answer]):
         since: float = 0.0,
         failure: SourceError | None = None,
     ) -> Effects[_Answer]:
+        def changed(row: SplitAvailability[_Answer], transition: Transition) -> SplitAvailability[_Answer]:
+            state = transition.state
+            if state is row.state and Effect.FORGET not in transition.effects:
+                return row
+            if state is _KNOWN:
+                return self._plain
+            if state is _DELETED:
+                return SplitAvailability(_DELETED)
+            row = replace(row, state=state, request=request)
+            if Effect.BEGIN_SILENCE in transition.effects:
+                row = replace(row, silent_since=since, wanted_at=since)
+            return row if failure is None else replace(row, failure=failure)
+
         effects: dict[Effect, dict[Split, SplitAvailability[_Answer]]] = {}
         for split in splits:
             row = self.of(split)
             transition = TRANSITIONS[row.state, event]
-            after = self._changed(row, transition, request, since, failure)
+            after = changed(row, transition)
             if after is not self._plain:
                 self._rows[split] = after
             else:
@@ -255,26 +268,6 @@ class AvailabilityTable(Generic[_Answer]):
                 effects.setdefault(effect, {})[split] = row
         self._begun.update(effects.get(Effect.BEGIN_SILENCE, ()))
         return effects
-
-    def _changed(
-        self,
-        row: SplitAvailability[_Answer],
-        transition: Transition,
-        request: int | None,
-        since: float,
-        failure: SourceError | None,
-    ) -> SplitAvailability[_Answer]:
-        state = transition.state
-        if state is row.state and Effect.FORGET not in transition.effects:
-            return row
-        if state is _KNOWN:
-            return self._plain
-        if state is _DELETED:
-            return SplitAvailability(_DELETED)
-        row = replace(row, state=state, request=request)
-        if Effect.BEGIN_SILENCE in transition.effects:
-            row = replace(row, silent_since=since, wanted_at=since)
-        return row if failure is None else replace(row, failure=failure)
 
 
 Effects: TypeAlias = Mapping[Effect, Mapping[Split, SplitAvailability[_Answer]]]

@@ -149,7 +149,9 @@ def _search(backlog: Backlog, allowed: Mapping[Split, int], budget: int, aim: in
             return _Found(max(aim, _quiet_until(backlog, tried, aim)), tried.ends, _unseen(backlog, tried))
         low, within, least = max(aim, _quiet_until(backlog, tried, aim)), tried, size
         aim = None
-        next_rows = _next_rows(tried, allowed)
+        # When the next row of each split that has one comes, in order.
+        cut = tried.cut.items()
+        next_rows = sorted((e.event_time, s) for s, e in cut if tried.ends[s] == e.position < allowed[s])
         too_late = next_rows[budget - size][0] if len(next_rows) > budget - size else high
         if too_late < high:
             high = likely = too_late
@@ -170,11 +172,6 @@ def _unseen(backlog: Backlog, tried: Reach) -> Set[Split]:
     Those whose next row is beyond the future cap are among them: it moves no watermark, and earlier rows may follow.
     """
     return tried.blind | {s for s, entry in tried.cut.items() if backlog.is_of_future(entry.event_time)}
-
-
-def _next_rows(tried: Reach, allowed: Mapping[Split, int]) -> list[tuple[Millis, Split]]:
-    """Return when the next row of each split that has one comes, in order."""
-    return sorted((e.event_time, s) for s, e in tried.cut.items() if tried.ends[s] == e.position < allowed[s])
 
 
 def _quiet_until(backlog: Backlog, tried: Reach, event_time: int) -> int:

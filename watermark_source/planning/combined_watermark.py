@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from watermark_source.planning.announced import ObservedAnnouncements, reached
+from watermark_source.planning.announced import reached
 from watermark_source.planning.group import FIRST, OtherMembers
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import Idleness, PlanPolicy
@@ -43,24 +43,36 @@ def watermark_of_batch(
         return MAX
     if on_clock:
         return clock_of(before, observation.now)
-    if observation.announced is not None:
-        return _announced(observation.announced, before, table, observation, policy, has_rows=has_rows)
-    return _of_splits(before, table, observation, policy)
+    if observation.announced is None:
+        return _of_splits(before, table, observation, policy)
+    # Of the positions that the batch ends with, since Spark applies the watermark at its end. Without rows it goes out
+    # once an interval, and waits for no rest, as a clock's time does: each announcement makes one batch, so a query
+    # comes to an end of them.
+    sent, since = before.watermark, observation.history.since_batch_without_rows
+    found = reached(observation.announced, positions_of(table.recorded), sent, policy.future_cap(observation.now))
+    is_due = has_rows or sent is None or observation.logs.ends_are_final
+    return found if is_due or since is None or since >= policy.watermark_interval else sent
 
 
 def _of_splits(
     before: SourceState, table: SplitWatermarks, observation: Observation, policy: PlanPolicy
 ) -> Millis | None:
-    sent, logs, known = before.watermark, observation.logs, table.combined
+    """Return the watermark of the splits, which follows the group's members elsewhere while all splits are idle.
+
+    It also follows them while there is no split. A run with an end would have none while they continue.
+    """
+    sent, logs, known, elsewhere = before.watermark, observation.logs, table.combined, observation.followed
     if not knows_new_splits(before, logs):
         return sent
     if not (logs.all_found and logs.all_found_now):
         earlier = observation.history.combined
         # The splits may give less by now: one that was idle has rows, or one has just been found.
         return sent if known is None or earlier is None else min(known, earlier if sent is None else max(sent, earlier))
-    if not policy.idleness.follows_group:
+    follows = policy.idleness.follows_group and not logs.ends_are_final and are_idle(table.counted)
+    if elsewhere is None or not follows:
         return known
-    return with_others(known, before, table.counted, observation, policy.watermark_interval)
+    due = due_now(sent, observation.history.rest, policy.watermark_interval)
+    return elsewhere if elsewhere > max(due, known or MIN) else known
 
 
 def with_own_rows(planned: SourceState, before: SourceState, table: SplitWatermarks, idleness: Idleness) -> SourceState:
@@ -91,29 +103,6 @@ def with_own_rows(planned: SourceState, before: SourceState, table: SplitWaterma
 def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:
     """Return whether the end of each new split is known. While it is not, nor is whether the split has rows."""
     return logs.unknown <= before.splits.keys()
-
-
-# Announced by the writers: of the positions that the batch ends with, since Spark applies the watermark at its end.
-
-
-def _announced(
-    observed: ObservedAnnouncements,
-    before: SourceState,
-    table: SplitWatermarks,
-    observation: Observation,
-    policy: PlanPolicy,
-    *,
-    has_rows: bool,
-) -> Millis | None:
-    """Return the watermark that the writers announced; without rows at most once a ``watermark_interval``.
-
-    It waits for no rest, as a clock's time does: each announcement makes one batch, so a query comes to an end of them.
-    """
-    sent, cap = before.watermark, policy.future_cap(observation.now)
-    found = reached(observed, positions_of(table.recorded), sent, cap)
-    since = observation.history.since_batch_without_rows
-    is_due = has_rows or sent is None or observation.logs.ends_are_final
-    return found if is_due or since is None or since >= policy.watermark_interval else sent
 
 
 def positions_of(splits: Mapping[Split, SplitState], ends: Mapping[Split, int] | None = None) -> dict[str, int]:
@@ -159,26 +148,6 @@ def clock_of(before: SourceState, now: Millis) -> Millis:
     """Return one millisecond before the clock value that the batch's rows carry, so that none of them is late."""
     clock = saturating_add(now, -1)
     return clock if before.watermark is None else max(clock, before.watermark)
-
-
-def with_others(
-    known: Millis | None,
-    before: SourceState,
-    splits: Mapping[Split, SplitState],
-    observation: Observation,
-    interval: int,
-) -> Millis | None:
-    """Return the combined watermark, which follows the group's members elsewhere while all splits are idle.
-
-    It also follows them while there is no split. A run with an end would have none while they continue. ``known`` is
-    the combined watermark of ``splits``, which are all there are, and the end of each new one is known.
-    """
-    reached = observation.followed
-    if observation.logs.ends_are_final or reached is None or not are_idle(splits):
-        return known
-    if reached <= max(due_now(before.watermark, observation.history.rest, interval), known or MIN):
-        return known
-    return reached
 
 
 def are_idle(splits: Mapping[Split, SplitState]) -> bool:

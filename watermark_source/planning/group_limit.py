@@ -29,11 +29,7 @@ TO_COME = OtherMember("sources of the group that have not joined yet")
 
 
 def group_limit(
-    splits: Mapping[Split, SplitState],
-    observation: Observation,
-    backlog: Backlog,
-    blind: Set[Split] = frozenset(),
-    quiet: Set[Split] = frozenset(),
+    splits: Mapping[Split, SplitState], observation: Observation, backlog: Backlog, blind: Set[Split] = frozenset()
 ) -> Limit | None:
     """Return the alignment limit of this batch: the lowest watermark any member will have at its log's end, plus drift.
 
@@ -41,9 +37,8 @@ def group_limit(
     index does not show that (``blind``), with its present one. A member that has rows and no watermark yet counts with
     its first row, and holds the group (``MIN``) while that row's time is not known either: it may be the oldest of all.
     Members that are idle, finished or never had a row do not hold the group. Members in other sources count with the
-    watermark they reported last. ``quiet``: splits that are idle although they have rows.
+    watermark they reported last. ``splits``: without those that are idle although they have rows.
     """
-    splits = {s: t for s, t in splits.items() if s not in quiet} if quiet else splits
     reached: dict[Split | OtherMember | OwnWriter, Millis | None] = {
         s: _reached(s, t, observation, backlog, blind) for s, t in splits.items()
     }
@@ -148,8 +143,9 @@ def aligned_ends(
     if announced is not None:
         return _up_to_cuts(announced, observation, backlog)
     blind: frozenset[Split] = frozenset()
+    limiting = {s: t for s, t in splits.items() if s not in quiet} if quiet else splits
     while True:
-        limit = group_limit(splits, observation, backlog, blind, quiet)
+        limit = group_limit(limiting, observation, backlog, blind)
         if limit is None:
             # No row has been read, and no log's newest event time is known: one step each, to learn event times.
             ends = {s: backlog.within(s, end, backlog.blind_step) for s, end in backlog.ends.items()}
@@ -235,7 +231,7 @@ def _newest_matters(backlog: Backlog, reach: Reach) -> bool:
 # Membership: what a source reports to the rest of its alignment group about a planned batch.
 
 
-def membership(
+def membership(  # noqa: PLR0911  one line a case
     planned: Mapping[Split, SplitState],
     snapshots: Set[Split],
     reached: Mapping[Split, Millis],
@@ -264,17 +260,7 @@ def membership(
         return GroupMember(MemberStatus.CLOCK)
     if announced is not None:
         return announced.member(is_final=logs.ends_are_final, waits_for_first=waits_for_first)
-    counting = {s: t for s, t in planned.items() if s not in snapshots}
-    return _by_event_times(counting, reached, logs, waits_for_first=waits_for_first)
-
-
-def _by_event_times(
-    planned: Mapping[Split, SplitState],
-    reached: Mapping[Split, Millis],
-    logs: ObservedLogs,
-    *,
-    waits_for_first: bool,
-) -> GroupMember:
+    planned = {s: t for s, t in planned.items() if s not in snapshots}
     if logs.ends_are_final and all(_is_over(s, t, logs) for s, t in planned.items()):
         return GroupMember(MemberStatus.FINISHED)
     active, known = counting(planned, reached, logs)

@@ -244,7 +244,10 @@ class OffsetCodec:
                 raise _broken(f'"{key}" is {_shown(offset[key])}', "true or no such key")
         watermark = _millis(offset, "wm")
         splits = _decode_splits(offset["splits"], watermark or 0, _millis(offset, "since") or 0)
-        learned, highest = _decode_learned(offset, splits)
+        try:
+            learned, highest = decode_learned(offset.get(KEY), splits)
+        except ValueError:
+            raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
         if highest:
             splits = {s: replace(t, highest=highest[s]) for s, t in splits.items()}
         splits |= _decode_epochs(offset.get("epochs", {}), splits)
@@ -339,15 +342,6 @@ def _of_known(logs: object, splits: Mapping[Split, SplitState], what: str) -> It
 def _decode_splits(splits: object, watermark: int, since: int) -> dict[Split, SplitState]:
     found = _by_number(splits, "splits")
     return dict(sorted((split, _decode_split(split, fields, watermark, since)) for split, fields in found))
-
-
-def _decode_learned(
-    offset: Mapping[str, Any], splits: Mapping[Split, SplitState]
-) -> tuple[Learned | None, Mapping[Split, Millis | None]]:
-    try:
-        return decode_learned(offset.get(KEY), splits)
-    except ValueError:
-        raise _broken(f'"{KEY}" is {_shown(offset[KEY])}', "what was learned of disorder") from None
 
 
 def _decode_epochs(logs: object, splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:

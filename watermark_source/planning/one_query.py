@@ -34,10 +34,8 @@ class Outside(NamedTuple):
     @classmethod
     def of(cls, others: OtherMembers) -> Outside:
         """Return them as the store knows them."""
-        slowest = others.slowest
-        return (
-            cls(others.minimum) if slowest is None else cls(others.minimum, slowest.name[:LONGEST_NAME], slowest.since)
-        )
+        name, since = (None, None) if others.slowest is None else others.slowest
+        return cls(others.minimum, name and name[:LONGEST_NAME], since)
 
 
 class Turn(NamedTuple):

@@ -29,12 +29,12 @@ from watermark_source.planning.combined_watermark import (
     with_own_rows,
 )
 from watermark_source.planning.disorder import Learned, RangeSummary
-from watermark_source.planning.group import GroupMember, MemberStatus, OtherMembers, drift_in_force
+from watermark_source.planning.group import GroupMember, MemberStatus, drift_in_force
 from watermark_source.planning.group_limit import Aligned, aligned_ends, membership
 from watermark_source.planning.lineage import with_epochs
 from watermark_source.planning.loss import Loss, check_loss, refuse
 from watermark_source.planning.observation import Observation
-from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy, waits_for_more
+from watermark_source.planning.policy import AfterCatchUp, GroupHold, LossKind, MinimumRows, PlanPolicy
 from watermark_source.planning.reach import reach_after
 from watermark_source.planning.snapshot_ranges import (
     finished,
@@ -133,7 +133,8 @@ def known_before(
             time cannot begin (``check_clock``).
         GeneratorError: the user's own strategy failed.
     """
-    policy = _with_group_drift(policy.in_force(use_processing_time=state.use_processing_time), observation.others)
+    policy = policy.in_force(use_processing_time=state.use_processing_time)
+    policy = policy.with_drift(drift_in_force(policy.alignment.max_drift, observation.others))
     keeps_clock = policy.strategy.is_on_clock(reads_first=False, was_on_clock=True)
     check_start(state, policy.after_catch_up, keeps_clock=keeps_clock)
     policy.strategy.check_checkpoint(state.watermark, observation.now, use_processing_time=state.use_processing_time)
@@ -170,7 +171,7 @@ def known_before(
     reads_to_end_first = reads_first(policy.after_catch_up, catch_up)
     if reads_to_end_first:
         # Nothing has a watermark that could be ahead, and the others of the group wait.
-        policy = replace(policy, alignment=replace(policy.alignment, max_drift=None))
+        policy = policy.with_drift(None)
     splits |= at_rest(splits, state.watermark, observation, policy)
     # Before the limit is found: the group waits for them as for any active split.
     opened = logs.uncommitted - logs.unknown - upcoming.waiting
@@ -199,14 +200,6 @@ def known_before(
 def _without_kept(splits: Mapping[Split, SplitState]) -> dict[Split, SplitState]:
     """Return the splits without what an earlier strategy kept of them."""
     return {s: t if t.kept is None else replace(t, kept=None) for s, t in splits.items()}
-
-
-def _with_group_drift(policy: PlanPolicy, others: OtherMembers) -> PlanPolicy:
-    """Return the policy with the drift that is in force in the group."""
-    drift = drift_in_force(policy.alignment.max_drift, others)
-    if drift == policy.alignment.max_drift:
-        return policy
-    return replace(policy, alignment=replace(policy.alignment, max_drift=drift))
 
 
 def _with_last_ranges(
@@ -251,13 +244,12 @@ class BatchEnds:
 
     splits: Mapping[Split, SplitState]
     """With their planned ends, and the status that these give them."""
-    limit: Limit | None
+    aligned: Aligned
+    """Their limit, and how far it lets each of them be read."""
     reached: Callable[[], Mapping[Split, Millis]]
     """Finds the watermarks of splits at their planned ends, as far as a time index shows them."""
     waits_for_more: bool
     """Whether there are rows that wait for more to come (``minimum_rows``)."""
-    newest_matters: bool
-    """Whether the newest event times of the logs could change what is read."""
     holds_group: bool
     """Whether sources elsewhere in the group wait for what this one reads first."""
     has_rows: bool
@@ -334,10 +326,9 @@ def batch_ends(
     by_rows = not (known.on_clock or known.continuing or known.reads_to_end_first)
     return BatchEnds(
         splits=after,
-        limit=aligned.limit,
+        aligned=aligned,
         reached=reached,
         waits_for_more=waits,
-        newest_matters=aligned.newest_matters,
         holds_group=holds_group,
         has_rows=bool(read),
         next_reach=lambda planned: reach_after(
@@ -398,7 +389,9 @@ def _waits_for_more(
     learns = aligned and backlog.index is None and backlog.strategy.has_split_watermarks
     unknown = learns and any(t.watermark is None for t in backlog.splits.values())
     bounded = observation.limits.one_batch or observation.logs.ends_are_final or unknown
-    return waiting > 0 and not bounded and waits_for_more(minimum, waiting, observation.history.since_rows)
+    # The first rows of a process never wait.
+    since = observation.history.since_rows
+    return 0 < waiting < minimum.rows and not bounded and since is not None and since < minimum.max_delay
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,8 +404,8 @@ class Plan:
     """What the plan was made from, with what was looked up while it was made."""
     watermarks: SplitWatermarks
     """The watermarks of all splits."""
-    membership: Callable[[], GroupMember] = field(compare=False)
-    """Finds ``member``: a source that is in no group needs none."""
+    member: Callable[[], GroupMember] = field(compare=False)
+    """Finds what the rest of the alignment group learns of the source: one that is in no group needs none of it."""
     is_batch: bool
     """Whether there is anything to send: rows, a higher watermark, a status change, a clock tick."""
     has_rows: bool = False
@@ -424,21 +417,12 @@ class Plan:
     """What was lost and is skipped; not empty only without ``OnLoss.fails``."""
     newest_matters: bool = False
     """Whether the newest event times of the logs could change what is read."""
-    next_reach: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
-    """Finds ``reach``: a source that is alone in its query needs none."""
+    reach: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
+    """Finds the watermark that the source surely has after its next batch; ``None`` if that is not known. A source that
+    is alone in its query needs none of it."""
     lead: Callable[[], Millis | None] = field(default=lambda: None, compare=False)
     """Finds the highest watermark that a split may have once the batch is read, as far as the group's limit or a time
     index shows; ``None`` if nothing is read."""
-
-    @property
-    def member(self) -> GroupMember:
-        """What the rest of the alignment group learns of the source."""
-        return self.membership()
-
-    @property
-    def reach(self) -> Millis | None:
-        """The watermark that the source surely has after its next batch; ``None`` if that is not known."""
-        return self.next_reach()
 
 
 class Lookups(Protocol):
@@ -492,7 +476,7 @@ def plan(
     if last_was_sent(state):
         return _closing(state, observation, is_first=is_first)
     chosen = _choose(state, observation, policy, index, rows)
-    if lookups is not None and chosen.ends.newest_matters and not observation.logs.times.newest:
+    if lookups is not None and chosen.ends.aligned.newest_matters and not observation.logs.times.newest:
         observation = lookups.dated(observation, state)
         chosen = _choose(state, observation, policy, index, rows)
     planned = _planned(observation, chosen, ahead, lookups, is_first=is_first)
@@ -509,7 +493,7 @@ def _closing(state: SourceState, observation: Observation, *, is_first: bool) ->
         observation=observation,
         # Spark forgets a source's watermark with each process, and uses the lowest of the query's sources.
         is_batch=is_first or not state.ended,
-        membership=partial(GroupMember, MemberStatus.FINISHED),
+        member=partial(GroupMember, MemberStatus.FINISHED),
         watermarks=SplitWatermarks(after.splits),
     )
 
@@ -569,10 +553,10 @@ def _planned(
         is_batch=is_batch,
         has_rows=ends.has_rows,
         waits_for_more=ends.waits_for_more,
-        limit=ends.limit,
+        limit=ends.aligned.limit,
         losses=known.losses,
-        newest_matters=ends.newest_matters,
-        membership=lambda: membership(
+        newest_matters=ends.aligned.newest_matters,
+        member=lambda: membership(
             splits,
             known.snapshots,
             ends.reached(),
@@ -582,7 +566,7 @@ def _planned(
             waits_for_first=policy.alignment.hold is GroupHold.FIRST_WATERMARK,
             announced=_announced(splits, state, known, observation),
         ),
-        next_reach=partial(ends.next_reach, splits),
+        reach=partial(ends.next_reach, splits),
         lead=ends.lead,
         watermarks=watermarks,
     )
@@ -654,7 +638,7 @@ def _state_after(
         snapshots=snapshots_after(state.snapshots, known.begun, splits, observation.snapshots),
         group=GroupState(
             member=state.group.member,
-            limit=None if ends.limit is None else ends.limit.watermark,
+            limit=None if (limit := ends.aligned.limit) is None else limit.watermark,
             held=state.group.held + (held and not ends.has_rows),
         ),
         learned=known.learned,

@@ -32,18 +32,6 @@ class RowLimits:
     """Fewer rows wait for more, up to a delay; ``None``: rows never wait."""
 
 
-def waits_for_more(minimum: MinimumRows, waiting: int, since_rows: Millis | None) -> bool:
-    """Return whether rows wait for more to come.
-
-    Args:
-        minimum: the rule.
-        waiting: positions that could be read now.
-        since_rows: time since a batch last read rows; ``None`` in a process that has read none: its first rows never
-            wait.
-    """
-    return waiting < minimum.rows and since_rows is not None and since_rows < minimum.max_delay
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idleness:
     """When the watermark stops waiting for a split, and what it does then."""
@@ -149,8 +137,11 @@ class PlanPolicy:
         """Return the policy after a batch whose event time was the clock, or was not."""
         return self.on_clock if use_processing_time and self.after_catch_up is AfterCatchUp.CLOCK else self
 
+    def with_drift(self, max_drift: int | None) -> PlanPolicy:
+        """Return the policy with another max drift."""
+        return replace(self, alignment=replace(self.alignment, max_drift=max_drift))
+
     @property
     def on_clock(self) -> PlanPolicy:
         """The policy once event time is the clock: no event time of a row matters any more."""
-        alignment = replace(self.alignment, max_drift=None)
-        return replace(self, strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness(), alignment=alignment)
+        return replace(self.with_drift(None), strategy=ProcessingTime(), max_future_skew=None, idleness=Idleness())

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from watermark_source.errors import DataLossError
+from watermark_source.grouping import grouped
 from watermark_source.planning.split import SplitRange
 
 SMALL = 100_000
@@ -45,19 +47,8 @@ def into_tasks(
         big, small = min(big, fair), min(small, fair)
     if at_most is not None:
         big, small = min(big, at_most), min(small, at_most)
-    tasks: list[tuple[SplitRange, ...]] = []
-    open_task: list[SplitRange] = []
-    filled = 0
-    for piece in (piece for r in ranges for piece in _cut(r, big, multiple_of)):
-        size = piece.end - piece.start
-        if open_task and filled + size > small:
-            tasks.append(tuple(open_task))
-            open_task, filled = [], 0
-        open_task.append(piece)
-        filled += size
-    if open_task:
-        tasks.append(tuple(open_task))
-    return tasks
+    pieces = (piece for r in ranges for piece in _cut(r, big, multiple_of))
+    return list(map(tuple, grouped(pieces, attrgetter("size"), small)))
 
 
 def _as_few_as_hold(ranges: Sequence[SplitRange], total: int, unit: int) -> list[tuple[SplitRange, ...]]:

@@ -63,20 +63,6 @@ class RowsAhead(Protocol):
         """Forget what was read of splits whose logs have lost rows: others may be at their positions."""
 
 
-def unread_behind(
-    ahead: RowsAhead,
-    planned: Mapping[Split, SplitState],
-    late_at: Millis | None,
-    logs: ObservedLogs,
-    future_cap: Millis | None,
-) -> Mapping[Split, Unread]:
-    """Return the unread rows behind the splits of a plan, without splits whose end is not known at present."""
-    known = ((s, end) for s, end in logs.ends.items() if s in planned and s not in logs.stale)
-    ends = {s: end for s, end in known if end > planned[s].observed}
-    ranges = {s: SplitRange(s, planned[s].observed, planned[s].position) for s in ends}
-    return ahead.unread(ranges, ends, late_at=late_at, future_cap=future_cap) if ranges else {}
-
-
 @dataclass(frozen=True)
 class SplitWatermarks:
     """One row a split. A column has entries only for the splits to which it applies."""
@@ -138,7 +124,11 @@ def split_watermarks(
     unread: Mapping[Split, Unread] = {}
     columns: dict[Split, Millis | None] = {}
     if ahead is not None:
-        unread = unread_behind(ahead, planned, before.watermark, logs, cap)
+        # Without splits whose end is not known at present.
+        known = ((s, end) for s, end in logs.ends.items() if s in planned and s not in logs.stale)
+        ends = {s: end for s, end in known if end > planned[s].observed}
+        ranges = {s: SplitRange(s, planned[s].observed, planned[s].position) for s in ends}
+        unread = ahead.unread(ranges, ends, late_at=before.watermark, future_cap=cap) if ranges else {}
         columns = ahead_of_batch(planned, unread, before.watermark, logs, policy.strategy)
     table = SplitWatermarks(
         planned,
@@ -179,8 +169,7 @@ def left_out(before: SourceState, splits: Mapping[Split, SplitState], idleness: 
     """Return the splits that are not idle, and that the combined watermark does not wait for."""
     if not idleness.passes_returning:
         return frozenset()
-    active = {s: t for s, t in splits.items() if t.status is not SplitStatus.IDLE}
-    return {s for s, t in active.items() if is_left_out(t, before, idleness)}
+    return {s for s, t in splits.items() if t.status is not SplitStatus.IDLE and is_left_out(t, before, idleness)}
 
 
 # How the rows of its last range advance the watermark of a split, and what is learned from them.

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from watermark_source.errors import shortened
+from watermark_source.grouping import grouped
 from watermark_source.planning.canonical_json import canonical, value_of
 from watermark_source.planning.disorder import BUCKETS, DisorderSegment
 from watermark_source.planning.range_report import BOUNDS_MS, NONE_LATE, LateRows, RangeReport, RowTotals
@@ -112,16 +113,9 @@ class Sender(NamedTuple):
 def messages(reports: Sequence[RangeReport], sender: Sender | None = None) -> Iterator[bytes]:
     """Yield reports as the bodies of as many messages as they need; only a single report can be longer than one."""
     named = [] if sender is None else [json.dumps({"query": shortened(sender.query or ""), "run": sender.run}).encode()]
-    waiting: list[bytes] = []
-    size = room = sum(map(len, named)) + len(_BETWEEN)
-    for encoded in map(_encoded, reports):
-        if waiting and size + len(encoded) + len(_BETWEEN) * (len(waiting) + 2) > MAX_BODY:
-            yield _body([*named, *waiting])
-            waiting, size = [], room
-        waiting.append(encoded)
-        size += len(encoded)
-    if waiting:
-        yield _body([*named, *waiting])
+    room = MAX_BODY - sum(map(len, named)) - 2 * len(_BETWEEN)
+    for body in grouped(map(_encoded, reports), lambda encoded: len(encoded) + len(_BETWEEN), room):
+        yield _body([*named, *body])
 
 
 def _body(encoded: Sequence[bytes]) -> bytes:

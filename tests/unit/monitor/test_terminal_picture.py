@@ -13,7 +13,7 @@ from tests.unit.monitor.example_status import CHECKOUT, NOON, checkout, page, so
 from watermark_source.monitor.history import NO_HOLDER, Change, ChangeKind, Point
 from watermark_source.monitor.lanes import Look
 from watermark_source.monitor.page_content import Page, page_json
-from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_live, shown_of_page
+from watermark_source.monitor.terminal_picture import Line, Shown, picture_lines, shown_of_page
 from watermark_source.planning.group import OwnSilence, Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.watermark import MAX, MIN, Millis
@@ -24,8 +24,12 @@ MINUTE = 60_000
 
 
 def drawn(of: Page, width: int = 100, height: int | None = None) -> list[str]:
-    (query,) = of.queries
-    return [line.text for line in picture_lines(shown_live(query, of.changes), width, height)]
+    return [line.text for line in picture_lines(shown(of), width, height)]
+
+
+def shown(of: Page) -> Shown:
+    (query,) = json.loads(json.dumps(page_json(of)))["queries"]
+    return shown_of_page(query, [status_from_json(report) for report in query["sources"]], of.at)
 
 
 def held_back(**fields: Any) -> SourceStatus:
@@ -46,7 +50,7 @@ def held_back(**fields: Any) -> SourceStatus:
 def test_the_shortest_bar_is_the_one_that_holds_and_ends_at_the_watermark() -> None:
     query = view(held_back())
     lines = drawn(page(query), 100)
-    held, near, far, idle = (line.text for line in picture_lines(shown_live(query, ()), 100) if line.look is not None)
+    held, near, far, idle = (line.text for line in picture_lines(shown(page(query)), 100) if line.look is not None)
     assert held.startswith("orders-2 HOLDS")
     assert [line.split()[1] for line in (near, far, idle)] == ["paused", "paused", "idle"]
     assert held.count("█") < near.count("▒") < far.count("▒")
@@ -95,23 +99,15 @@ def test_no_number_or_duration_of_a_sentence_is_torn() -> None:
 
 def test_what_has_no_room_is_counted() -> None:
     query = view(held_back())
-    lines = picture_lines(shown_live(query, ()), 100, 15)
+    lines = picture_lines(shown(page(query)), 100, 15)
     assert "and 1 row more" in [line.text for line in lines]
     assert [line.look for line in lines if line.look is not None] == [Look.HOLDS, Look.PAUSED, Look.PAUSED]
 
 
 def test_rows_have_the_look_of_the_page_and_other_lines_none() -> None:
     query = view(held_back())
-    lines = [line for line in picture_lines(shown_live(query, ()), 100) if line.look is not None]
+    lines = [line for line in picture_lines(shown(page(query)), 100) if line.look is not None]
     assert [line.look for line in lines] == [Look.HOLDS, Look.PAUSED, Look.PAUSED, Look.LEFT_OUT]
-
-
-def test_a_page_that_is_watched_from_elsewhere_draws_the_same() -> None:
-    (query,) = json.loads(json.dumps(page_json(CHECKOUT)))["queries"]
-    sources = [status_from_json(report) for report in query["sources"]]
-    assert picture_lines(shown_of_page(query, sources, CHECKOUT.at), 100) == picture_lines(
-        shown_live(CHECKOUT.queries[0], CHECKOUT.changes), 100
-    )
 
 
 def test_what_is_wrong_with_the_group_and_the_rows_is_said_above_the_picture_and_snapshots_have_bars() -> None:
@@ -150,6 +146,6 @@ def test_every_source_has_a_picture(
     views = [split_view(n, status, watermark=mark, holds_back=h) for n, (mark, status, h) in enumerate(splits)]
     points = [Point(NOON - 1_000 * (len(behind) - n), value, None) for n, value in enumerate(behind)]
     query = view(source_status(*views, watermark=watermark), points={"orders": points})
-    lines: list[Line] = picture_lines(shown_live(query, ()), width)
+    lines: list[Line] = picture_lines(shown(page(query)), width)
     assert all(len(line.text) <= width and line.text.isprintable() for line in lines)
     assert sum(line.look is not None for line in lines) >= min(len(views), 10)

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from watermark_source.operators.packs import ORDERING_PACKED, RowPacker, RowUnpacker
+from watermark_source.operators.packs import ORDERING_PACKED, RowUnpacker, row_packer
 from watermark_source.operators.waiting_rows import RowLayout, from_bytes
 
 
@@ -54,7 +54,7 @@ def batches(zone: str, text: pa.DataType, size: int) -> list[pa.RecordBatch]:
 
 def test_rows_of_every_type_come_out_as_they_went_in() -> None:
     for zone, text, size in (("UTC", pa.string(), 100), ("America/New_York", pa.large_string(), 5)):
-        (packs,) = RowPacker(LAYOUT)(iter(batches(zone, text, size)))
+        (packs,) = row_packer(LAYOUT)(iter(batches(zone, text, size)))
         assert packs.schema.names == ORDERING_PACKED.names
         assert packs.column(0).to_pylist() == [0, 1, 2]
         found = [from_bytes(pack.as_buffer(), LAYOUT.columns).column(0).to_pylist() for pack in packs.column(3)]
@@ -69,5 +69,5 @@ def test_rows_of_every_type_come_out_as_they_went_in() -> None:
 
 def test_nothing_is_no_pack() -> None:
     empty = batches("UTC", pa.string(), 100)[0].slice(0, 0)
-    assert list(RowPacker(LAYOUT)(iter([empty, empty]))) == []
-    assert list(RowPacker(LAYOUT)(iter([]))) == []
+    assert list(row_packer(LAYOUT)(iter([empty, empty]))) == []
+    assert list(row_packer(LAYOUT)(iter([]))) == []

@@ -124,9 +124,8 @@ def test_a_delete_at_the_time_of_the_deleted_row_is_refused_or_named_where_no_so
     assert ["IF(op IN ('d'), greatest(" in each for each in named] == [True] * is_named
 
 
-LAYOUT = JoinLayout(
-    processing_time=False, inner=False, sequence=0, probe=pa.schema([]), build=pa.schema([]), described=""
-)
+NONE = pa.schema([])
+LAYOUT = JoinLayout(processing_time=False, inner=False, sequence=0, probe=NONE, changes=NONE, build=NONE, described="")
 
 
 def changes(times: list[int | None], gone: list[bool]) -> pa.Table:

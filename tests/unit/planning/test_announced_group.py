@@ -124,7 +124,7 @@ def test_nothing_is_read_beyond_the_last_known_limit_or_while_somebody_holds_the
 
 def test_a_source_counts_with_the_watermark_that_is_announced_at_its_position() -> None:
     def member(of: Announcements, **changes: Any) -> tuple[MemberStatus, int | None]:
-        found: GroupMember = planned(of, **changes).member
+        found: GroupMember = planned(of, **changes).member()
         return found.status, found.watermark
 
     of = announced((100, 2, 0), (500, 1, 0))
@@ -150,18 +150,18 @@ def test_a_source_counts_with_the_watermark_that_is_announced_at_its_position() 
 def test_the_reach_is_what_is_announced_of_the_rows_that_the_next_batch_can_read() -> None:
     of = announced((100, 2, 0), (105, 3, 0))
     found = planned(announced((100, 2, 0)))
-    assert planned(of, 50, at=found.state).reach == 105
+    assert planned(of, 50, at=found.state).reach() == 105
     of.log.splits[B].append([200] * 4)
     of.announce(200)
-    assert planned(of, 50, at=found.state).reach == 200
+    assert planned(of, 50, at=found.state).reach() == 200
     # A batch reads up to the last announcement that its row limit lets it reach, whatever else comes.
     few = planned(of, 5_000, at=found.state, limits=BatchLimits(max_rows=3))
-    assert (ends(few), few.state.watermark, few.reach) == ({A: 5, B: 0}, 105, 105)
+    assert (ends(few), few.state.watermark, few.reach()) == ({A: 5, B: 0}, 105, 105)
     for most, reach in ((2, 100), (4, 105), (7, 200)):
-        assert planned(of, 50, at=found.state, limits=BatchLimits(max_rows=most)).reach == reach
-    assert planned(of, 50, at=found.state, policy=_waits_for_rows()).reach is None
+        assert planned(of, 50, at=found.state, limits=BatchLimits(max_rows=most)).reach() == reach
+    assert planned(of, 50, at=found.state, policy=_waits_for_rows()).reach() is None
     of.is_current = False
-    assert planned(of, 50, at=found.state).reach is None
+    assert planned(of, 50, at=found.state).reach() is None
 
 
 def test_a_partition_that_has_not_been_found_yet_keeps_none_of_the_others_waiting() -> None:

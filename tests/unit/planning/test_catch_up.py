@@ -72,8 +72,8 @@ def test_before_there_is_no_watermark_and_the_group_waits(policy: PlanPolicy) ->
     state, members = NEW, []
     while state.watermark is None:
         made = planned(state, {A: 10, B: 4}, policy, max_rows=5)
-        members.append(made.member.status)
-        assert (made.state.watermark is None) == (made.member.status is MemberStatus.HOLDING)
+        members.append(made.member().status)
+        assert (made.state.watermark is None) == (made.member().status is MemberStatus.HOLDING)
         state = reread(made.state)
     assert members[:-1] == [MemberStatus.HOLDING] * (len(members) - 1)
     assert [t.observed for t in state.splits.values()] == [10, 4]
@@ -235,15 +235,15 @@ def test_a_run_that_ends_before_the_ends_of_the_start_holds_no_other(policy: Pla
     """Rows behind an open transaction are no part of it: a source that waited for them would never end its run."""
     state = planned(NEW, {A: 10, B: 4}, policy, open_ends={A: 13, B: 4}, max_rows=6).state
     made = planned(reread(state), {A: 10, B: 4}, policy, ends_are_final=True, max_rows=6)
-    assert made.member.status is MemberStatus.HOLDING
+    assert made.member().status is MemberStatus.HOLDING
     while made.has_rows:
         made = planned(reread(made.state), {A: 10, B: 4}, policy, ends_are_final=True)
-    assert made.member.status is MemberStatus.FINISHED
+    assert made.member().status is MemberStatus.FINISHED
     assert not made.is_batch
     assert made.state.watermark is None
     # The next run reads on, and the others wait again.
     made = planned(reread(made.state), {A: 14, B: 4}, policy, ends_are_final=True)
-    assert made.member.status is MemberStatus.HOLDING
+    assert made.member().status is MemberStatus.HOLDING
     while made.is_batch:
         made = planned(reread(made.state), {A: 14, B: 4}, policy, ends_are_final=True)
     assert is_done(made.state.catch_up)
@@ -263,7 +263,7 @@ def test_time_is_the_events_and_then_the_clock_and_stays_it() -> None:
         assert (state.watermark or 0) < NOW - 1
     assert made.is_batch
     assert state.watermark == NOW - 1
-    assert made.member.status is MemberStatus.CLOCK
+    assert made.member().status is MemberStatus.CLOCK
     # Neither disorder nor alignment matters any more: event times of new rows are an hour apart.
     later = planned(state, {A: 50, B: 90}, policy, now=Millis(NOW + 5_000)).state
     assert (later.use_processing_time, later.watermark) == (True, NOW + 4_999)

@@ -28,7 +28,7 @@ def member(
         splits=splits,
         snapshots=SnapshotState(frontiers=frontiers or {}, complete=None if frontiers is None else frozenset()),
     )
-    return plan(state, observation(log, **changes), policy, log if index else None).member
+    return plan(state, observation(log, **changes), policy, log if index else None).member()
 
 
 def active(watermark: int) -> GroupMember:

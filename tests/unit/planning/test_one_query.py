@@ -99,7 +99,7 @@ def test_who_has_reported_more_than_it_has_planned_needs_the_newest_event_times_
     for left in (True, False):
         turns.begin([turn("a", 1, 500)])
         planned = plan(state, seen, PlanPolicy(alignment=Alignment(max_drift=10)), log)
-        turns.end(planned, planned.member, "b", 10, planned.next_reach)
+        turns.end(planned, planned.member(), "b", 10, planned.reach)
         assert turns.promises_more is left
         state, seen = SourceState({A: at(4, 106)}), observation(log, max_rows=3, others=others)
 
@@ -129,7 +129,7 @@ def test_a_row_beyond_a_gap_counts_before_it_is_seen_where_it_is_surely_one(
         SourceState({A: at(1, 99)}), observation(log, others=others), PlanPolicy(alignment=Alignment(max_drift=10)), log
     )
     assert planned.state.splits[A].position == 2
-    assert planned.reach == reach
+    assert planned.reach() == reach
 
 
 @pytest.mark.parametrize("state", [BEHIND, AWAITED, replace(idle(90), since=None)])
@@ -138,7 +138,7 @@ def test_while_a_split_comes_back_from_idleness_the_row_limit_is_not_shared_by_e
     log, before = log_of(range(90, 120), range(90, 120)), SourceState({A: at(1, 90), B: state}, watermark=Millis(95))
     for most, returning, reach in ((10, True, None), (None, True, 118), (10, False, 96)):
         used = policy if returning else replace(policy, idleness=Idleness())
-        assert plan(before, observation(log, max_rows=most), used, log).reach == reach
+        assert plan(before, observation(log, max_rows=most), used, log).reach() == reach
 
 
 def test_while_a_source_that_the_store_leaves_out_has_reported_nothing_the_last_limit_stays() -> None:

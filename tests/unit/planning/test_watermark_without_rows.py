@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.planning.example_states import NOW, A, B, C, at, log_of, observation
-from watermark_source.planning.combined_watermark import at_rest, clock_of, reached_by, tick_is_due, with_others
+from watermark_source.planning.combined_watermark import at_rest, clock_of, reached_by, tick_is_due, watermark_of_batch
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, incomplete
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
+from watermark_source.planning.split_watermarks import SplitWatermarks
 from watermark_source.planning.state import SourceState, SplitState, SplitStatus
 from watermark_source.planning.strategy import Bounded, Ingestion, ProcessingTime, WatermarkStrategy
 from watermark_source.planning.watermark import MIN, Millis
@@ -113,11 +114,12 @@ def test_while_all_splits_are_idle_it_goes_on_with_the_others(
         log_of([]), followed=None if followed is None else Millis(followed), **{"rest": 1_000, **changes}
     )
     before = SourceState(splits, watermark=Millis(100))
-    last = None if own is None else Millis(own)
-    assert with_others(last, before, splits, seen, INTERVAL) == watermark
+    policy = replace(POLICY, idleness=Idleness(timeout=1, follows_group=True))
     # Without a split no one has to be waited for either.
-    if status is SplitStatus.IDLE:
-        assert with_others(last, before, {}, seen, INTERVAL) == watermark
+    for known in (splits, {}) if status is SplitStatus.IDLE else (splits,):
+        table = SplitWatermarks(known, combined=None if own is None else Millis(own))
+        found = watermark_of_batch(before, table, seen, policy, on_clock=False, is_last=False, has_rows=False)
+        assert found == watermark
 
 
 @pytest.mark.parametrize("follows", [True, False])

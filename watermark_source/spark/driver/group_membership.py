@@ -122,7 +122,7 @@ class Membership:
             self._last = plan
             return
         waits = any(t.status is SplitStatus.PAUSED for t in plan.state.splits.values())
-        report, drift = plan.member, drift_in_force(self._max_drift, plan.observation.others)
+        report, drift = plan.member(), drift_in_force(self._max_drift, plan.observation.others)
         self._client.publish(report, waits=waits, apart=self.turns.members)
         self.turns.write(plan, report, self._client.member, self._local, drift)
 

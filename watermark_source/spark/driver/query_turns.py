@@ -62,7 +62,7 @@ class SharedTurns(QueryTurns):
 def _reach_of(planned: Plan) -> Millis | None:
     """Return the reach of a plan; none where the system does not answer by now: the batch is planned all the same."""
     try:
-        return planned.reach
+        return planned.reach()
     except SourceError as error:
         _log.debug("how far the next batch will surely come could not be looked up: %s", error)
         return None

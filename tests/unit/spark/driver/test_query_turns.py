@@ -63,7 +63,7 @@ OTHERS = OtherMembers(Millis(900), OtherMember("elsewhere"), 2, apart=frozenset(
 
 
 def plan_of(reach: Callable[[], Millis | None], others: OtherMembers = OTHERS) -> Plan:
-    return replace(NOTHING, next_reach=reach, observation=replace(NOTHING.observation, others=others))
+    return replace(NOTHING, reach=reach, observation=replace(NOTHING.observation, others=others))
 
 
 def six_hundred() -> Millis:
