@@ -27,8 +27,8 @@ from kafka.protocol.consumer import FetchRequest
 
 from pyspark_aligned_kafka.cluster.broker_errors import grant
 from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits, TopicIds, Wanted, fetch_request
+from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader
 from pyspark_aligned_kafka.errors import place
-from pyspark_aligned_kafka.reading.protocol_fields import FieldReader
 from pyspark_aligned_kafka.reading.range_progress import Pending, starved_first, unfinished
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs, survey
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError

@@ -10,8 +10,8 @@ from typing import Final
 
 _VARINT_BITS: Final = 70
 """Ten bytes of seven: more than any number of the protocol takes."""
-_SHORT = struct.Struct(">h")
-_INT = struct.Struct(">i")
+SHORT = struct.Struct(">h")
+INT = struct.Struct(">i")
 
 
 class FieldReader:
@@ -35,15 +35,15 @@ class FieldReader:
 
     def integer(self) -> int:
         """Read a number of 32 bits."""
-        return self.unpack(_INT)[0]
+        return self.unpack(INT)[0]
 
     def count(self) -> int:
         """Read how many entries an array has; -1 for none."""
         return self._varint() - 1 if self.flexible else self.integer()
 
     def text(self) -> str:
-        """Read a text that is there, of a message that is not flexible."""
-        return bytes(self.take(self.unpack(_SHORT)[0])).decode()
+        """Read a text that is there."""
+        return bytes(self.take(self._varint() - 1 if self.flexible else self.unpack(SHORT)[0])).decode()
 
     def take(self, size: int) -> memoryview:
         """Read bytes."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_aligned_kafka.reading.protocol_fields import FieldReader
+from pyspark_aligned_kafka.cluster.protocol_fields import FieldReader
 
 
 def test_a_number_of_ten_bytes_is_read_and_one_that_goes_on_is_refused() -> None:
