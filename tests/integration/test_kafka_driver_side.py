@@ -11,11 +11,10 @@ from typing import cast
 
 import pytest
 from kafka import KafkaProducer
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from pyspark_aligned_kafka import DefaultSource
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsAsked
+from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetsAsked, OffsetsRequest
 from pyspark_aligned_kafka.cluster.metadata import Leaders, Topic
 from pyspark_aligned_kafka.options import kafka_options
 from pyspark_aligned_kafka.source import KafkaSource
@@ -348,15 +347,15 @@ def test_a_broker_refuses_to_report_offsets_by_another_leaders_epoch(kafka: Kafk
         assert leader.epoch == 0
         # As a newer leader's epoch, learned by way of another broker.
         leaders.learn({topic: Topic({split.number: leader._replace(epoch=5)}, internal=False)})
-        asked: list[Mapping[Split, int]] = []
-        real = OffsetsAsked.request
+        asked: list[Mapping[Split, int | None]] = []
+        real = OffsetsRequest.__init__
 
-        def spied(of: OffsetsAsked, *, read_committed: bool) -> ListOffsetsRequest:
+        def spied(request: OffsetsRequest, of: OffsetsAsked) -> None:
             asked.append(of.epochs)
-            return real(of, read_committed=read_committed)
+            real(request, of)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(OffsetsAsked, "request", spied)
+            patch.setattr(OffsetsRequest, "__init__", spied)
             found = admin.list_offsets({split: LATEST})
     # Refused with the epoch it does not know, asked again for the leader, and answered.
     assert asked == [{split: 5}, {split: 0}]

@@ -21,11 +21,10 @@ from kafka.errors import (
     UnknownLeaderEpochError,
     UnknownTopicOrPartitionError,
 )
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
-from pyspark_aligned_kafka.cluster.list_offsets import ANY_EPOCH, OffsetAndTimestamp
+from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp, OffsetsRequest, OffsetsResponse
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
@@ -134,7 +133,7 @@ class Brokers:
         for answer in connected:
             answer.end(error=KafkaConnectionError("broken"))
 
-    def receive(self, node: int, request: ListOffsetsRequest, answer: Outcome) -> None:
+    def receive(self, node: int, request: OffsetsRequest, answer: Outcome) -> None:
         broker = self.brokers[node]
         broker.connected.append(answer)
 
@@ -146,24 +145,21 @@ class Brokers:
 
         self.time.at(self.time.now + broker.delay, work)
 
-    def _response(self, node: int, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        kind = ListOffsetsResponse.ListOffsetsTopicResponse
-        answered = []
-        for asked in (partition for topic in request.topics for partition in topic.partitions):
-            split, error, end = Split("log", asked.partition_index), 0, -1
+    def _response(self, node: int, request: OffsetsRequest) -> OffsetsResponse:
+        offsets: dict[Split, OffsetAndTimestamp] = {}
+        errors: dict[Split, int] = {}
+        for split in request.asked.wanted:
             leader, epoch = self.leaders.get(split, (None, 0))
+            asked = request.asked.epochs.get(split)
             if split not in self.log.splits:
-                error = UnknownTopicOrPartitionError.errno
+                errors[split] = UnknownTopicOrPartitionError.errno
             elif leader != node:
-                error = NotLeaderForPartitionError.errno
-            elif asked.current_leader_epoch not in (ANY_EPOCH, epoch):
-                is_older = asked.current_leader_epoch < epoch
-                error = (FencedLeaderEpochError if is_older else UnknownLeaderEpochError).errno
+                errors[split] = NotLeaderForPartitionError.errno
+            elif asked is not None and asked != epoch:
+                errors[split] = (FencedLeaderEpochError if asked < epoch else UnknownLeaderEpochError).errno
             else:
-                end = self.log.splits[split].readable_end
-            partition = kind.ListOffsetsPartitionResponse(partition_index=split.number, error_code=error, offset=end)
-            answered.append(partition)
-        return ListOffsetsResponse(topics=[kind(name="log", partitions=answered)])
+                offsets[split] = OffsetAndTimestamp(self.log.splits[split].readable_end, None)
+        return OffsetsResponse(0, offsets, errors)
 
     def metadata(self) -> MetadataResponse:
         topic = MetadataResponse.MetadataResponseTopic
@@ -242,14 +238,15 @@ class Client:
 
         return SimpleNamespace(wait=wait)
 
-    async def request(self, node: int, request: ListOffsetsRequest, deadline: Deadline) -> ListOffsetsResponse:
+    async def request(self, node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if self.brokers.brokers[node].down:
             await self._sleep_until(self.time.now + 0.001)
             raise KafkaConnectionError("refused")
         answer = Outcome()
         self.brokers.receive(node, request, answer)
         self.time.at(deadline.at, lambda: answer.end(error=KafkaTimeoutError("no answer")))
-        return await answer
+        response: OffsetsResponse = await answer
+        return response
 
     async def request_any(self, request: Callable[[], Any], deadline: Deadline, *, anyone: bool = False) -> Any:
         await self._sleep_until(self.time.now + 0.01)

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp, OffsetsAsked, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import OffsetAndTimestamp, OffsetsResponse
 from watermark_source.planning.split import Split
 
 _CONSUMER = -1
+_ANY_EPOCH = -1
 
 
-def epoch_ends_request(asked: OffsetsAsked) -> OffsetForLeaderEpochRequest:
-    """Ask a leader for the highest epoch up to the number wanted of each split, and its end."""
+def epoch_ends_request(wanted: Mapping[Split, int], leaders: Mapping[Split, int | None]) -> OffsetForLeaderEpochRequest:
+    """Ask leaders for the highest epoch up to a number, and its end; ``leaders`` are their own epochs."""
     kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    topics: defaultdict[str, list[Any]] = defaultdict(list)
-    for split, epoch in asked.wanted.items():
-        partition = kind.OffsetForLeaderPartition(
-            partition=split.number, current_leader_epoch=asked.epochs[split], leader_epoch=epoch
+    topics: dict[str, list[Any]] = {}
+    for split, epoch in wanted.items():
+        leader = leaders.get(split)
+        asked = kind.OffsetForLeaderPartition(
+            partition=split.number,
+            current_leader_epoch=_ANY_EPOCH if leader is None else leader,
+            leader_epoch=epoch,
         )
-        topics[split.log].append(partition)
+        topics.setdefault(split.log, []).append(asked)
     asked_topics = [kind(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
     return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=asked_topics)
 
@@ -39,4 +43,4 @@ def read_epoch_ends(answer: Any) -> OffsetsResponse:
                 offsets[split] = OffsetAndTimestamp(None, None)
             else:
                 offsets[split] = OffsetAndTimestamp(each.end_offset, None, each.leader_epoch)
-    return OffsetsResponse(offsets, errors)
+    return OffsetsResponse(answer.throttle_time_ms, offsets, errors)

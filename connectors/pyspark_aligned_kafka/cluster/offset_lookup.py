@@ -26,12 +26,11 @@ from pyspark_aligned_kafka.cluster.broker_errors import MissingRightError, Refus
 from pyspark_aligned_kafka.cluster.connections import Cluster
 from pyspark_aligned_kafka.cluster.epoch_ends import epoch_ends_request, read_epoch_ends
 from pyspark_aligned_kafka.cluster.list_offsets import (
-    ANY_EPOCH,
     NEWEST,
     OffsetAndTimestamp,
     OffsetsAsked,
+    OffsetsRequest,
     OffsetsResponse,
-    read_offsets,
 )
 from pyspark_aligned_kafka.cluster.metadata import Leaders, TopicLookup
 from pyspark_aligned_kafka.cluster.retry import API_TIMEOUT, Deadline
@@ -206,7 +205,7 @@ class RequestsInFlight:
 
 
 _KEPT: Final = 2
-"""Look-ups that are kept as they were divided: of all partitions, and of those with new rows."""
+"""Look-ups that are kept as they were divided and encoded: of all partitions, and of those with new rows."""
 _NOT_CONNECTED = (KafkaConnectionError, NodeNotReadyError, RefusedByBrokerError)
 
 
@@ -280,12 +279,13 @@ class OffsetLookup:
     def divided(self, wanted: Mapping[Split, int]) -> Mapping[int | None, OffsetsAsked]:
         """Divide a look-up by the leaders that are known."""
         by_node: defaultdict[int | None, dict[Split, int]] = defaultdict(dict)
-        epochs: dict[Split, int] = {}
+        epochs: dict[Split, int | None] = {}
         for split, spec in wanted.items():
             leader = self._leaders.of(split)
             by_node[None if leader is None else leader.node][split] = spec
-            epochs[split] = ANY_EPOCH if leader is None or leader.epoch is None else leader.epoch
-        return {node: OffsetsAsked(part, epochs) for node, part in by_node.items()}
+            if leader is not None:
+                epochs[split] = leader.epoch
+        return {node: OffsetsAsked(part, epochs, read_committed=self._read_committed) for node, part in by_node.items()}
 
     async def try_once(
         self,
@@ -317,11 +317,11 @@ class OffsetLookup:
         except KafkaError as error:
             attempt.failed.update(dict.fromkeys(asked.wanted, error))
         else:
-            _take(response, asked.wanted, attempt)
+            _read_offsets(response, asked.wanted, attempt)
 
     async def _response(self, node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
-        request = asked.request(read_committed=self._read_committed)
-        return read_offsets(await self._cluster.request(node, request, deadline))
+        response: OffsetsResponse = await self._cluster.request(node, OffsetsRequest(asked), deadline)
+        return response
 
 
 class OffsetLookupInTime(OffsetLookup):
@@ -364,11 +364,11 @@ class EpochEndLookup(OffsetLookup):
     """Looks up where epochs end: of the highest one up to a number, the first offset behind it (KIP-101)."""
 
     async def _response(self, node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
-        request = epoch_ends_request(asked)
+        request = epoch_ends_request(asked.wanted, asked.epochs)
         return read_epoch_ends(await self._cluster.request(node, request, deadline))
 
 
-def _take(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:
+def _read_offsets(response: OffsetsResponse, requested: Mapping[Split, int], attempt: Attempt) -> None:
     if not (response.offsets.keys() <= requested.keys() and response.errors.keys() <= requested.keys()):
         others = (response.offsets.keys() | response.errors.keys()) - requested.keys()
         raise CorruptDataError(

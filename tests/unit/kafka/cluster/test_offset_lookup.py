@@ -9,7 +9,13 @@ import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.list_offsets import LATEST, OffsetAndTimestamp, OffsetsAsked, OffsetsResponse
+from pyspark_aligned_kafka.cluster.list_offsets import (
+    LATEST,
+    OffsetAndTimestamp,
+    OffsetsAsked,
+    OffsetsRequest,
+    OffsetsResponse,
+)
 from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Topic, TopicLookup
 from pyspark_aligned_kafka.cluster.offset_lookup import OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.retry import Deadline
@@ -26,13 +32,13 @@ def test_what_one_leader_tells_is_reported_while_another_is_silent(
     leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(1, 1)}, internal=False)})
     lookup = OffsetLookupInTime(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
 
-    async def response(node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
+    async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
         if node == silent:
             assert cluster._net is not None
             await cluster._net.sleep(60)
-        return OffsetsResponse({Split("t", node): OffsetAndTimestamp(7, None)}, {})
+        return OffsetsResponse(0, {Split("t", node): OffsetAndTimestamp(7, None)}, {})
 
-    monkeypatch.setattr(lookup, "_response", response)
+    monkeypatch.setattr(cluster, "request", request)
     reported: dict[Split, OffsetAndTimestamp] = {}
 
     async def work(deadline: Deadline) -> Mapping[Any, Any]:
@@ -48,14 +54,14 @@ def test_what_one_leader_tells_is_reported_while_another_is_silent(
         cluster.close()
 
 
-def test_a_question_is_made_again_only_for_other_leaders_or_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_encoded_again_only_for_other_leaders_or_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster, leaders = Cluster(parse_settings({"kafka.bootstrap.servers": "localhost:1"})), Leaders()
     lookup = OffsetLookupInTime(cluster, TopicLookup(cluster, leaders), leaders, limit_ms=60_000, read_committed=False)
     sent: list[tuple[int, OffsetsAsked]] = []
 
-    async def response(node: int, asked: OffsetsAsked, deadline: Deadline) -> OffsetsResponse:
-        sent.append((node, asked))
-        return OffsetsResponse(dict.fromkeys(asked.wanted, OffsetAndTimestamp(7, None, 1)), {})
+    async def request(node: int, request: OffsetsRequest, deadline: Deadline) -> OffsetsResponse:
+        sent.append((node, request.asked))
+        return OffsetsResponse(0, dict.fromkeys(request.asked.wanted, OffsetAndTimestamp(7, None, 1)), {})
 
     def look_up(*splits: Split) -> list[tuple[int, OffsetsAsked]]:
         sent.clear()
@@ -66,14 +72,13 @@ def test_a_question_is_made_again_only_for_other_leaders_or_splits(monkeypatch: 
         assert cluster.run(work).offsets.keys() == set(splits)
         return [*sent]
 
-    monkeypatch.setattr(lookup, "_response", response)
+    monkeypatch.setattr(cluster, "request", request)
     try:
         leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(0, 1)}, internal=False)})
         ((_, first),) = look_up(A, B)
         look_up(A)
         leaders.learn({"t": Topic({0: Leader(0, 1), 1: Leader(0, 1)}, internal=False)})
-        ((_, again),) = look_up(A, B)
-        assert again is first
+        assert look_up(A, B) == [(0, first)]
         leaders.learn({"t": Topic({1: Leader(0, 2)}, internal=False)})
         ((_, elected),) = look_up(A, B)
         assert elected.epochs == {A: 1, B: 2}

@@ -1,4 +1,4 @@
-"""Fields of Kafka's protocol, read from bytes: counts, texts, and tagged fields.
+"""Fields of Kafka's protocol, to bytes and from them: counts, texts, and tagged fields.
 
 In the ``flexible`` versions of a message (KIP-482) lengths are compact, and every structure ends with tagged fields.
 """
@@ -12,6 +12,31 @@ _VARINT_BITS: Final = 70
 """Ten bytes of seven: more than any number of the protocol takes."""
 SHORT = struct.Struct(">h")
 INT = struct.Struct(">i")
+
+
+def count(number: int, *, flexible: bool) -> bytes:
+    """Return what precedes so many entries of an array."""
+    return _varint(number + 1) if flexible else INT.pack(number)
+
+
+def text(content: str, *, flexible: bool) -> bytes:
+    """Return a text behind its length."""
+    data = content.encode()
+    return (_varint(len(data) + 1) if flexible else SHORT.pack(len(data))) + data
+
+
+def no_tags(*, flexible: bool) -> bytes:
+    """Return the end of a structure without tagged fields."""
+    return b"\0" if flexible else b""
+
+
+def _varint(number: int) -> bytes:
+    data = bytearray()
+    while number > 0x7F:
+        data.append(number & 0x7F | 0x80)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
 
 
 class FieldReader:
