@@ -195,17 +195,11 @@ def _section(title: str, body: str) -> str:
 def _table(rows: Iterable[Option]) -> str:
     lines = ["| option | default | accepted | example | meaning |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{row.name}` | {_cell(_default(row))} | {_cell(row.accepted.removeprefix('must be '))} "
+        f"| `{row.name}` | {_cell(row.left_out)} | {_cell(row.accepted.removeprefix('must be '))} "
         f"| `{_cell(row.example)}` | {_cell(row.doc)} |"
         for row in rows
     ]
     return "\n".join(lines)
-
-
-def _default(row: Option) -> str:
-    if row.default_text is not None:
-        return row.default_text
-    return "none" if row.default in (None, "", ()) else str(row.default)
 
 
 def _reasons(reasons: Mapping[str, str]) -> str:

@@ -51,6 +51,11 @@ class Option:
     needed: bool = False
     """Whether the option is required."""
 
+    @property
+    def left_out(self) -> str:
+        """The default in words."""
+        return self.default_text or ("none" if self.default in (None, "", ()) else str(self.default))
+
     def read(self, text: str) -> Any:
         """Parse the user's text, or raise ``OptionError`` in the project's pattern."""
         try:
@@ -61,9 +66,8 @@ class Option:
             detail = f" ({reason_of(error)})" if str(error) else ""
             seen = "***" if self.secret else text
             accepted = self.accepted + ("" if self.secret else detail)
-            unset = self.default_text or "none"
-            if self.default is None and text.strip().lower() == unset:
-                accepted += f"; left out, it is {unset}"
+            if self.default is None and text.strip().lower() == self.left_out:
+                accepted += f"; left out, it is {self.left_out}"
             raise OptionError(self.name, seen, accepted, example=self.example) from None
 
 

@@ -319,7 +319,7 @@ def _chosen(records: Records, rows: Longs) -> Records:
     located = records.located._replace(
         offsets=records.located.offsets[rows], rows=len(rows), fields=np.take(records.located.fields, rows, axis=1)
     )
-    # What is decoded is of all of the records.
+    # What is decoded is of all of the records. So are columns, which functions alone ask for: none is one of several.
     return records._replace(located=located, timestamps=records.timestamps.take(rows), decoded=lambda _: None)
 
 
