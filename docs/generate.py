@@ -195,7 +195,7 @@ def _section(title: str, body: str) -> str:
 def _table(rows: Iterable[Option]) -> str:
     lines = ["| option | default | accepted | example | meaning |", "|---|---|---|---|---|"]
     lines += [
-        f"| `{row.name}` | {_cell(row.left_out)} | {_cell(row.accepted.removeprefix('must be '))} "
+        f"| `{row.name}` | {_cell(row.shown_default)} | {_cell(row.accepted.removeprefix('must be '))} "
         f"| `{_cell(row.example)}` | {_cell(row.doc)} |"
         for row in rows
     ]

@@ -52,7 +52,7 @@ class Option:
     """Whether the option is required."""
 
     @property
-    def left_out(self) -> str:
+    def shown_default(self) -> str:
         """The default in words."""
         return self.default_text or ("none" if self.default in (None, "", ()) else str(self.default))
 
@@ -66,8 +66,8 @@ class Option:
             detail = f" ({reason_of(error)})" if str(error) else ""
             seen = "***" if self.secret else text
             accepted = self.accepted + ("" if self.secret else detail)
-            if self.default is None and text.strip().lower() == self.left_out:
-                accepted += f"; left out, it is {self.left_out}"
+            if self.default is None and text.strip().lower() == self.shown_default:
+                accepted += f"; left out, it is {self.shown_default}"
             raise OptionError(self.name, seen, accepted, example=self.example) from None
 
 
