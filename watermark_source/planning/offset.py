@@ -457,11 +457,10 @@ def _decode_forgotten(logs: object) -> dict[str, int]:
 def _decode_origin(offset: Mapping[str, Any]) -> Origin | None:
     if not offset.keys() & {"done", "shift", "system"}:
         return None
-    for key in ("done", "system"):
-        if not isinstance(offset.get(key, ""), str):
-            raise _broken(f'"{key}" is {_shown(offset[key])}', "a text or no such key")
+    if not isinstance(done := offset.get("done", ""), str):
+        raise _broken(f'"done" is {_shown(done)}', "a text or no such key")
     shift = _integer(offset.get("shift", 0), '"shift"', minimum=0)
-    origin = Origin(offset.get("system"), shift, offset.get("done"))
+    origin = Origin(_text(offset.get("system"), '"system" is'), shift, offset.get("done"))
     # An empty one is not written.
     return None if origin == Origin(None) else origin
 

@@ -38,6 +38,7 @@ from watermark_source.spark.operator_watermarks import (
     Why,
     executed_batch,
     has_begun_another,
+    output_after,
     output_of,
     read_watermarks,
     trigger_interval,
@@ -313,7 +314,7 @@ class AnnouncedQuery:
             is_sent = self._begin_rest(batch)
         if is_done:
             return is_sent
-        trouble = self._announce_last()
+        trouble = self._announce_last(batch)
         self._note_trouble(trouble)
         return is_sent and self._is_done(batch)
 
@@ -377,15 +378,18 @@ class AnnouncedQuery:
             self._writer, effect,
         )  # fmt: skip
 
-    def _announce_last(self) -> WatermarkSourceError | None:
+    def _announce_last(self, batch: int) -> WatermarkSourceError | None:
         began = time.monotonic()
-        progress = self._query.lastProgress
-        batch = None if progress is None else executed_batch(progress)
-        assert batch is not None
-        watermarks = read_watermarks(self._query, self._watermarks, only_last=True)
-        if not isinstance(watermarks, NoWatermark):
-            self._watermarks = watermarks
-        found = output_of(watermarks, progress, is_bounded=self._hold is not None)
+        # In this order, as in ``announced_query``. The event's whole JSON costs as much as two polls.
+        sources: Sequence[Mapping[str, Any]] = ()
+        if self._watermarks is None or self._watermarks.depends_on_sources:
+            progress = self._query.lastProgress
+            assert progress is not None
+            batch, sources = executed_batch(progress) or batch, progress["sources"]
+        found: OutputWatermark | BatchWatermarks = read_watermarks(self._query, self._watermarks, only_last=True)
+        if isinstance(found, BatchWatermarks):
+            self._watermarks = found
+            found = output_after(found, batch, sources, is_bounded=self._hold is not None)
         if found == NoWatermark(Why.NO_BATCH):
             # An earlier run committed it, and nothing is there to be asked for its watermark.
             for each in self._targets:

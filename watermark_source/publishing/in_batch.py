@@ -15,7 +15,14 @@ from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.announced_query import FOR_GOOD, advice, hold_of, to_announce
 from watermark_source.publishing.mark import Mark
 from watermark_source.publishing.target import need_name
-from watermark_source.spark.operator_watermarks import NoWatermark, batch_watermarks, output_after, sources_of
+from watermark_source.spark.operator_watermarks import (
+    BatchWatermarks,
+    NoWatermark,
+    OutputWatermark,
+    batch_watermarks,
+    output_after,
+    sources_of,
+)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """The local property that Spark sets in the thread of a query (``StreamExecution.QUERY_ID_KEY``)."""
@@ -43,12 +50,10 @@ def completeness_of(batch: DataFrame, writer: str, hold: str | int | None = None
     need_name(writer)
     held = hold_of(hold)
     execution = _execution(batch)
-    watermarks = batch_watermarks(execution.lastExecution())
-    found = (
-        watermarks
-        if isinstance(watermarks, NoWatermark)
-        else output_after(watermarks, watermarks.batch, sources_of(execution), is_bounded=held is not None)
-    )
+    found: OutputWatermark | BatchWatermarks = batch_watermarks(execution.lastExecution())
+    if isinstance(found, BatchWatermarks):
+        sources = sources_of(execution) if found.depends_on_sources else ()
+        found = output_after(found, found.batch, sources, is_bounded=held is not None)
     if isinstance(found, NoWatermark) and found.why in FOR_GOOD:
         raise UsageError(f"completeness_of: {found}. {advice(found)}")
     return Mark(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-_POLLS_S: Final = (0.03, 0.25)
+_POLLS_S: Final = (0.05, 0.25)
 """Shortest and longest pause between two polls."""
 _POLL_SHARE: Final = 0.1
 """A pause is this share of the time since the last new batch, within those bounds, so that it delays an announcement by
 little of the time that a batch takes."""
-_FIRST_POLL: Final = 0.4
+_FIRST_POLL: Final = 0.7
 """The first poll after a batch comes after this share of the time from the batch before to it, at the longest pause."""
 
 

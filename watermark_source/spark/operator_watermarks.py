@@ -101,6 +101,11 @@ class BatchWatermarks:
     """Those that it aggregates by, as ``read_watermarks`` alone finds them; ``None`` without any, or where their ends
     are not known before their rows."""
 
+    @property
+    def depends_on_sources(self) -> bool:
+        """Whether rows reach the sink of which no operator states anything, so that the sources' watermarks count."""
+        return self.has_stateless_rows or not any(operator.is_last for operator in self.operators)
+
 
 def read_watermarks(
     query: StreamingQuery, before: BatchWatermarks | NoWatermark | None = None, *, only_last: bool = False
@@ -207,7 +212,8 @@ def output_after(
 ) -> OutputWatermark:
     """Return the watermark of all rows written after the ``committed`` batch, or one that is about to be. Pure.
 
-    ``sources``: the query's, with the description and the ``endOffset`` of each after that batch.
+    ``sources``: the query's, with the description and the ``endOffset`` of each after that batch, where it
+    ``depends_on_sources``.
     """
     is_committed = batch.batch <= committed
     if batch.is_complete or not (is_committed or batch.has_late):
@@ -216,7 +222,7 @@ def output_after(
     if not is_bounded and (without := [operator for operator in last if not operator.promises]):
         return NoWatermark(Why.NO_PROMISE, without[0].name)
     stated = [_after(operator, is_committed=is_committed) for operator in last]
-    if batch.has_stateless_rows or not last:
+    if batch.depends_on_sources:
         of_sources = _of_sources(sources)
         if isinstance(of_sources, NoWatermark):
             return of_sources
@@ -278,12 +284,21 @@ _COMPARISON = "watermarkExpressionForEviction"
 _SEVERAL = "spark.sql.streaming.statefulOperator.allowMultiple"
 _ANSWERS: dict[tuple[str, str], bool] = {}
 """Whether nodes of a class have a method, by both names: a call that fails costs more than all others."""
+_HAVE_ONE_INPUT: dict[str, bool] = {}
+"""Whether nodes of a class have one input and a method for it, which costs a third of the calls that a list takes."""
 
 
 def _has(node: Any, kind: str, method: str) -> bool:
     if (kind, method) not in _ANSWERS:
         _ANSWERS[kind, method] = any(each.getName() == method for each in node.getClass().getMethods())
     return _ANSWERS[kind, method]
+
+
+def _has_one_input(node: Any, kind: str) -> bool:
+    if kind not in _HAVE_ONE_INPUT:
+        # An exchange that is reused has a child, and no input.
+        _HAVE_ONE_INPUT[kind] = _has(node, kind, "child") and node.children().size() == 1
+    return _HAVE_ONE_INPUT[kind]
 
 
 def _operators(plan: Any, known: Sequence[OperatorWatermark], *, only_last: bool) -> Iterator[OperatorWatermark]:
@@ -299,18 +314,20 @@ def _operators(plan: Any, known: Sequence[OperatorWatermark], *, only_last: bool
             is_last = is_checked = False
         elif name == _CHECKED_FUNCTIONS:
             is_checked = True
-        for child in _inputs(node, name):
+        for child in _inputs(node, kind, name):
             yield from found(child, is_last=is_last, is_checked=is_checked)
 
     yield from found(plan, is_last=True, is_checked=False)
 
 
-def _inputs(node: Any, name: str) -> Iterator[Any]:
+def _inputs(node: Any, kind: str, name: str) -> Iterator[Any]:
     # These two hide the rest of the plan: adaptive execution plans stateless queries.
     if name == "AdaptiveSparkPlanExec":
         yield node.executedPlan()
     elif name.endswith("QueryStageExec"):
         yield node.plan()
+    elif _has_one_input(node, kind):
+        yield node.child()
     else:
         yield from scala_items(node.children())
 

@@ -110,7 +110,8 @@ class SchemaRegistry:
 
     def __str__(self) -> str:
         port = "" if self.port is None else f":{self.port}"
-        return f"{'https' if self.tls else 'http'}://{self.host}{port}{self.path}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}{port}{self.path}"
 
     def schema(self, number: int | UUID, *, serialized: bool = False) -> RegisteredSchema | None:
         """Return a schema and the schemas it refers to; ``None`` if the registry has no schema of this id or GUID.

@@ -400,7 +400,7 @@ def test_an_offset_tells_which_copy_it_is_of_and_what_lies_before_it(origin: Ori
     assert not CODEC.encode(NEW).keys() & {"done", "shift", "system"}
 
 
-@pytest.mark.parametrize("wrong", [{"system": 1}, {"done": ["a"]}, {"shift": -1}, {"shift": "1"}])
+@pytest.mark.parametrize("wrong", [{"system": 1}, {"system": ""}, {"done": ["a"]}, {"shift": -1}, {"shift": "1"}])
 def test_a_broken_origin_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OffsetError, match=f'"{next(iter(wrong))}" is '):
         CODEC.decode({**CODEC.encode(NEW), **wrong})
