@@ -42,7 +42,8 @@ class SinkLog:
         """
         # In this order: what the sink has written was planned before, and what is planned meanwhile is later than that.
         written = self._written_since(batch)
-        last = max(_by_number(self._checkpoint.times("offsets")), default=-1) if written else -1
+        # What is committed was planned.
+        last = batch if batch is not None and batch >= max(written, default=0) else self._last_planned()
         skipped = [number for number, at in written.items() if number > last or self._is_older(at, number)]
         if skipped:
             raise UsageError(
@@ -52,6 +53,9 @@ class SinkLog:
                 "write to a new folder"
             )
         self._next = max(written, default=(self._next or 0) - 1) + 1
+
+    def _last_planned(self) -> int:
+        return max(_by_number(self._checkpoint.times("offsets")), default=-1)
 
     def _written_since(self, batch: int | None) -> Mapping[int, float]:
         """Return the batches in the sink's log that were not compared, and when each was written.

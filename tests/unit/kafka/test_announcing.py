@@ -86,7 +86,7 @@ def polled(batches: list[float], until: float) -> list[tuple[float, bool]]:
 
 
 @pytest.mark.parametrize(
-    ("every", "most_polls", "latest"), [(0.1, 4, 0.04), (0.5, 13, 0.06), (2.0, 25, 0.25), (10.0, 60, 0.26)]
+    ("every", "most_polls", "latest"), [(0.1, 2, 0.05), (0.5, 7, 0.06), (2.0, 21, 0.2), (10.0, 54, 0.26)]
 )
 def test_polls_are_few_and_follow_a_batch_by_little_of_its_time(every: float, most_polls: int, latest: float) -> None:
     ends = [every * n for n in range(1, 21)]
