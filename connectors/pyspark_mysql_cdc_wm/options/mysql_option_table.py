@@ -199,8 +199,8 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
         doc="Approximate maximum number of rows in one batch; an update is two. In the binlog a batch ends after the "
         "last transaction that keeps it within this number, or after the first one if that alone is larger; and after "
         "256 MB of binlog. While a snapshot is read, it limits the chunks of a batch and, separately, the changes "
-        "beside them. The trigger Once ignores it and reads everything in one batch, and so does the first batch on "
-        "another server.",
+        "beside them. The trigger Once ignores it and reads everything in one batch, and so does the binlog's part of "
+        "the first batch on another server.",
     ),
     Option(
         name="columns",

@@ -260,11 +260,13 @@ class ChunkBounds:
             raise UnknownSplitError(f"there is no table {name}")
         if not now.chunk_columns:
             return (None,)
-        ends: list[Bound] = []
+        key, ends, rows = now.chunk_columns, list[Bound](), self._cut.rows
+        slow = f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows"
+        slow += f", or create an index that begins with {key[0].name}" if key[0].chosen else ""
         with self._connection.waiting_for_locks():
             while len(ends) < most and (not ends or ends[-1] is not None):
                 try:
-                    start = key_after(self._connection, name, now.chunk_columns, start, self._cut.rows)
+                    start = key_after(self._connection, name, key, start, rows, if_slow=slow)
                 except SourceError as refused:
                     if code_of(refused.__cause__) != LOCKED:
                         raise
@@ -285,23 +287,22 @@ class ChunkBounds:
             )
 
 
-def key_after(connection: MySqlConnection, name: TableName, key: Sequence[KeyColumn], start: Bound, rows: int) -> Bound:
+def key_after(
+    connection: MySqlConnection, name: TableName, key: Sequence[KeyColumn], start: Bound, rows: int, *, if_slow: str
+) -> Bound:
     """Return the bound of the chunk of so many rows that begins at a bound; ``None`` if the table has no more rows.
 
     Raises:
-        ResponseTimeoutError: the server takes too long to look it up.
+        ResponseTimeoutError: the server takes too long to look it up; ``if_slow`` is the advice at its end.
         SourceError: the server cannot be reached, or refuses.
     """
     columns = ", ".join(column.selected(quoted(column.name)) for column in key)
     select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
-    slow = f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows" + (
-        f", or create an index that begins with {key[0].name}" if key[0].chosen else ""
-    )
-    row = connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {rows}", if_slow=slow)
+    row = connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {rows}", if_slow=if_slow)
     if row is not None and key[0].chosen:
         # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
         beyond = condition_beyond(key[0], start, bound_of(key, row, f"table {name}"))
-        row = connection.one(f"{select}{beyond} LIMIT 1", if_slow=slow)
+        row = connection.one(f"{select}{beyond} LIMIT 1", if_slow=if_slow)
     return None if row is None else bound_of(key, row, f"table {name}")
 
 

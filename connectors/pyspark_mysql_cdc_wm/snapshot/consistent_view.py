@@ -202,7 +202,9 @@ class ConsistentView:
         chunked_by: Sequence[KeyColumn],
         keys: KeyRange,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
-        """Yield the rows of a range in its order, in batches as the server sends them: their number and their columns.
+        """Yield all rows of a range in its order, in batches as the server sends them: their number and their columns.
+
+        All: the next range begins where this one was planned to end.
 
         After KILL QUERY the statement is sent again for the remaining rows, where the same rows come first again: of
         InnoDB's tables, in the order of their key.

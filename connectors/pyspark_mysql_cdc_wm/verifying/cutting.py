@@ -30,10 +30,13 @@ def cut(connection: MySqlConnection, table: TableName, key: Sequence[KeyColumn],
     if not all(map(_sorts_alike, key)):
         # By the first column, whose values rows may share.
         key = [replace(key[0], chosen=True)]
+    slow = (
+        f"The statement looks up where a piece of {size} rows of {table} ends: repeat it when the server has less to do"
+    )
     ranges: list[KeyRange] = []
     lower: Bound = None
     while True:
-        upper = key_after(connection, table, key, lower, size)
+        upper = key_after(connection, table, key, lower, size, if_slow=slow)
         ranges.append(KeyRange(lower, upper))
         if upper is None:
             return KeyRanges(tuple(key), tuple(ranges))

@@ -32,7 +32,9 @@ class RecordedConnection(MySqlConnection):
 
     def rows(self, statement: str, *values: Any, if_slow: str | None = None) -> tuple[Row, ...]:
         self.sent.append(statement.strip())
-        answer = self._answers[max((each for each in self._answers if self.sent[-1].startswith(each)), key=len)]
+        known = [each for each in self._answers if self.sent[-1].startswith(each)]
+        assert known, f"no answer was recorded for {self.sent[-1]}"
+        answer = self._answers[max(known, key=len)]
         while callable(answer):
             answer = answer(*values)
         if isinstance(answer, Exception):
