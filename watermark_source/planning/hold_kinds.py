@@ -31,7 +31,8 @@ class Motion(Enum):
     WAITS = auto()
     """It advances once others do."""
     STUCK = auto()
-    """It advances once a system or a producer does, and nothing leaves it out meanwhile."""
+    """It advances once a system or a producer does, and nothing leaves it out meanwhile: it is ``unknown``, ``stale`` or
+    ``uncommitted`` in ``ObservedLogs``, so that it does not become idle."""
     LACKS_ROWS = auto()
     """It advances by rows that it does not have: others continue without it, once it is left out."""
     APART = auto()
@@ -88,6 +89,11 @@ class HoldKind(Enum):
     def is_being_read(self) -> bool:
         """Whether it ends once the batches that run have read its rows, so that slow batches do not explain it away."""
         return self is HoldKind.BACKLOG
+
+    @property
+    def can_be_read(self) -> bool:
+        """Whether a batch may read its next rows: it waits for no other member, and its log answers."""
+        return self.motion not in (Motion.WAITS, Motion.APART) and self is not HoldKind.NO_ANSWER
 
     @property
     def holds_alone(self) -> bool:

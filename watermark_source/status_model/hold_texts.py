@@ -14,7 +14,7 @@ from watermark_source.durations import count_text, format_duration, format_secon
 from watermark_source.planning.announced import AnnouncedBy, ObservedAnnouncements, WriterAt, WriterStatus, announced_at
 from watermark_source.planning.announcement import gone_line, writers_line
 from watermark_source.planning.group_limit import STORE, TO_COME
-from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, Motion, SplitFacts
+from watermark_source.planning.hold_kinds import NOTHING_KNOWN, Behind, HoldKind, SplitFacts
 from watermark_source.planning.holds import THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.range_report import RowTotals
 from watermark_source.planning.watermark import is_moment, watermark_text
@@ -35,12 +35,11 @@ def sentence(hold: Hold, words: Words, about: SplitFacts = NOTHING_KNOWN) -> str
         words: of its connector.
         about: the facts about a split.
     """
-    goes_on = hold.kind.motion not in (Motion.WAITS, Motion.APART) and hold.kind is not HoldKind.NO_ANSWER
     counts = about.holds and hold.watermark is None
-    if about.is_final and goes_on and not (counts and hold.kind is not HoldKind.PENDING):
+    if about.is_final and hold.kind.can_be_read and not (counts and hold.kind is not HoldKind.PENDING):
         return "read to the end of this run"
     text = ENGLISH[hold.kind].sentence(hold, words, about)
-    if about.hidden_ahead and goes_on:
+    if about.hidden_ahead and hold.kind.can_be_read:
         return f"{text}; its next rows cannot be read ahead (see the log), and it holds the watermark"
     return text if about.behind is None else f"{text}; {_late(about.behind, hold)}"
 
@@ -379,7 +378,7 @@ class English(NamedTuple):
     sentence: Callable[[Hold, Words, SplitFacts], str]
     """Why, without a full stop, about a member that was named before."""
     clause: str
-    """Of ``why_open``, about all members of the kind: see ``window_clauses`` for the names."""
+    """Of ``why_open``, about one member or all of the kind, with the names that ``monitor.window_clauses`` gives it."""
     advice: Callable[[Hold, Words, Waiting], str]
     """What to write or to do, without a full stop; empty where nothing has to be done."""
     cause: str

@@ -18,6 +18,7 @@ from watermark_source import why_open
 from watermark_source.command_line import main
 from watermark_source.errors import OffsetError, UsageError
 from watermark_source.monitor.open_windows import OpenWindow, WindowVerdict, open_window
+from watermark_source.monitor.window_clauses import clauses
 from watermark_source.monitor.window_facts import QueryAt
 from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.group import Peer
@@ -55,6 +56,16 @@ def behind(number: int, **fields: Any) -> Any:
 PASSED = split_view(0, watermark=END)
 SILENT_LINE = 'to do: to continue without a silent partition, write .option("idleTimeout", "30 seconds")'
 NEVER = split_view(2, watermark=None, position=0, end=0, why="no record seen yet; holds the watermark")
+
+
+@pytest.mark.parametrize("kind", [kind for kind in HoldKind if kind not in (HoldKind.SNAPSHOT, HoldKind.LEFT_OUT)])
+def test_every_kind_has_a_clause_about_one_split_and_one_about_two(kind: HoldKind) -> None:
+    one, other = (behind(number, kind=kind, why="", status=Status.ACTIVE) for number in (1, 2))
+    about_one, about_two = (list(clauses(source_status(PASSED, *some), END, END))[1] for some in ([one], [one, other]))
+    assert about_one.startswith("orders-1 ")
+    assert about_two.startswith("orders-1 and orders-2 ")
+    assert not re.search(r"\b(its|was|has|does)\b", about_two)
+    assert "{" not in about_one
 
 
 def test_the_sentence_has_who_has_passed_who_is_behind_and_who_never_had_a_record() -> None:
