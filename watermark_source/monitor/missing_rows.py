@@ -77,12 +77,14 @@ def _why_late(source: SourceStatus, late: Iterable[SplitView]) -> Missing:
         option = option_line("idleTimeout", source.idle_timeout + longest)
         why = "Partitions were idle in this run, and the watermark advanced without them"
         return Missing(why, option or _TOO_LONG)
-    if source.out_of_orderness is None:
+    cause = source.late_cause
+    if cause is None:
         return Missing("The log has the cause")
-    option = option_line("maxOutOfOrderness", source.out_of_orderness + longest)
-    bound = format_duration(source.out_of_orderness)
+    if cause.option is None:
+        return Missing(f"{cause.text}. {cause.hint}".removesuffix(". "))
+    option = option_line(cause.option, cause.millis)
     price = f"{option}, with which windows close {format_duration(longest)} later" if option else _TOO_LONG
-    return Missing(f"They are out of order by more than maxOutOfOrderness ({bound})", price)
+    return Missing(cause.text, price)
 
 
 _TOO_LONG: Final = "that is long: check the event times first"

@@ -31,8 +31,8 @@ class Motion(Enum):
     WAITS = auto()
     """It advances once others do."""
     STUCK = auto()
-    """It advances once a system or a producer does, and nothing leaves it out meanwhile: it is ``unknown``, ``stale`` or
-    ``uncommitted`` in ``ObservedLogs``, so that it does not become idle."""
+    """It advances once a system or a producer does, and nothing leaves it out meanwhile: ``ObservedLogs`` has it as
+    ``unknown``, ``stale`` or ``uncommitted``, so that it does not become idle."""
     LACKS_ROWS = auto()
     """It advances by rows that it does not have: others continue without it, once it is left out."""
     APART = auto()

@@ -68,11 +68,13 @@ class TasksObserve(Enum):
 
 
 class LateCause(NamedTuple):
-    """Why rows of a split are late, for a warning."""
+    """Why rows of a split are late."""
 
     text: str
-    option: tuple[str, int] | None = None
-    """The option that would have made them on time, and its value in milliseconds; ``None`` if there is none."""
+    option: str | None = None
+    """The option that would have made them on time; ``None`` if there is none."""
+    millis: int = 0
+    """The value with which it would have."""
     hint: str = ""
     """What else to do, if anything."""
 
@@ -324,8 +326,9 @@ class WatermarkStrategy(ABC):
     def cause_of_late_rows(self, longest: int) -> LateCause:
         """Return why rows of a split are late although it was not idle. ``longest``: how late, in milliseconds."""
         return LateCause(
-            f"Within the split they come that far out of order, and maxOutOfOrderness is {format_duration(self.bound)}",
-            option=("maxOutOfOrderness", self.bound + longest + 1),
+            f"They are out of order by more than maxOutOfOrderness ({format_duration(self.bound)})",
+            option="maxOutOfOrderness",
+            millis=self.bound + longest + 1,
         )
 
 
@@ -541,7 +544,8 @@ class Ingestion(WatermarkStrategy):
         lag = format_duration(self.write_delay)
         return LateCause(
             f"They were written longer after their event time than maxWatermarkLag ({lag})",
-            option=("maxWatermarkLag", self.write_delay + longest + 1),
+            option="maxWatermarkLag",
+            millis=self.write_delay + longest + 1,
         )
 
 

@@ -23,6 +23,7 @@ from watermark_source.planning.holds import Hold
 from watermark_source.planning.range_report import NO_ROWS, RowTotals
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SplitStatus
+from watermark_source.planning.strategy import LateCause
 from watermark_source.planning.watermark import LAST, MIN, watermark_text
 from watermark_source.words import NO_WORDS, Words
 
@@ -378,6 +379,8 @@ class SourceStatus:
     """By status, the watermarks of all splits that have one; empty where all splits are in ``splits``."""
     rows: RowTotals = NO_ROWS
     """Rows read since the query was started."""
+    late_cause: LateCause | None = None
+    """Why rows of this run are late; ``None`` if none is."""
     bound: BoundInForce | None = None
     """The bound on out-of-orderness, if it is learned."""
     snapshots: tuple[SnapshotProgress, ...] = ()

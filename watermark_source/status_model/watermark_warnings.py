@@ -372,7 +372,7 @@ def _disorder(longest: int, strategy: WatermarkStrategy, words: Words, max_futur
     cause = strategy.cause_of_late_rows(longest)
     no_bound = f". {_no_bound(words, max_future_skew)}"
     if cause.option is not None:
-        option = option_line(*cause.option)
+        option = option_line(cause.option, cause.millis)
         return cause.text + (f": write {option}" if option else no_bound)
     if cause.hint:
         return cause.text + (no_bound if longest > _MOST_PROPOSED else f". {cause.hint}")

@@ -24,6 +24,7 @@ from watermark_source.planning.announcement import NO_WRITER
 from watermark_source.planning.group import Peer
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows
+from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile
 from watermark_source.planning.watermark import MAX
 from watermark_source.status_model.hold_texts import as_sentence
 from watermark_source.status_model.source_status import (
@@ -255,20 +256,25 @@ LATE = LateRows((0,) * len(BOUNDS_MS) + (3,), longest=20 * MINUTE, total=30 * MI
 
 def test_late_rows_of_a_closed_window_are_named_with_the_line_that_waits_for_them() -> None:
     was_idle = TimeInStatus(active=10, idle=10, paused=0)
-    for times, idle_timeout, line in (
-        (was_idle, 30_000, 'the watermark advanced without them: .option("idleTimeout", "1230 seconds")'),
-        (None, None, 'by more than maxOutOfOrderness (5 s): .option("maxOutOfOrderness", "1205 seconds")'),
+    learns = Percentile(950_000, 1_000, 600_000, learned=2_000)
+    for strategy, times, idle_timeout, line in (
+        (Bounded(5_000), was_idle, 30_000, 'advanced without them: .option("idleTimeout", "1230 seconds")'),
+        (Bounded(5_000), None, None, 'than maxOutOfOrderness (5 s): .option("maxOutOfOrderness", "1206 seconds")'),
+        (Ingestion(10_000), None, None, 'maxWatermarkLag (10 s): .option("maxWatermarkLag", "1211 seconds")'),
+        (learns, None, None, "on time, and the others are late. For fewer late rows, raise watermarkPercentile"),
+        (LookAhead(rows_ahead=10), None, None, "They came behind what was looked at ahead: see lookaheadRows"),
     ):
         late = split_view(1, watermark=END, late_rows=3, times=times)
         status = source_status(
-            PASSED, late, watermark=END, late=LATE, idle_timeout=idle_timeout, out_of_orderness=5_000
-        )
+            PASSED, late, watermark=END, late=LATE, idle_timeout=idle_timeout,
+            late_cause=strategy.cause_of_late_rows(LATE.longest),
+        )  # fmt: skip
         found = explained(status, applied=END)
         assert found.verdict is WindowVerdict.CLOSED
         (remark,) = found.remarks
         assert remark.startswith("3 rows of orders-1 came up to 20 min late in this run: windows, joins and ")
         assert line in remark
-        assert remark.endswith('; to keep them apart: .option("includeLate", "true")')
+        assert remark.endswith('to keep them apart: .option("includeLate", "true")')
 
 
 def test_rows_that_are_in_no_window_are_counted_with_what_to_check() -> None:

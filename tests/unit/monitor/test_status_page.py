@@ -55,6 +55,7 @@ from watermark_source.planning.group_limit import STORE, TO_COME
 from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import NOTABLE, Hold
 from watermark_source.planning.range_report import LateRows
+from watermark_source.planning.strategy import Bounded
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.status_model.source_status import GroupStatus, SourceStatus, Status, Unprocessed, WriterView
 from watermark_source.status_model.status_json import status_from_json
@@ -640,7 +641,8 @@ def test_a_batch_that_took_long_is_in_the_history_of_who_held() -> None:
 def test_rows_that_operators_dropped_are_told_from_rows_that_were_late() -> None:
     (shown,) = PAGES["on-time"].queries
     (source,) = shown.clocks.sources
-    late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)))
+    cause = Bounded(1_999).cause_of_late_rows(1_000)
+    late = replace(source, rows=replace(source.rows, late=LateRows((5,), 1_000, 1)), late_cause=cause)
     clocks = replace(shown.clocks, sources=(late,))
     late = replace(late, splits=(replace(late.splits[0], late_rows=5), *late.splits[1:]))
     clocks = replace(shown.clocks, sources=(late,))

@@ -344,7 +344,7 @@ LATE = LateRows((0, 0, 0, 3), longest=8_500)
 def test_late_rows_within_a_split_ask_for_more_out_of_orderness() -> None:
     text = late_text([LateSplit(ORDERS, LATE)], Bounded(5_000), KAFKA)
     assert text.startswith("3 rows of orders-2 came up to 8.5 s late: windows, joins and deduplication drop such rows.")
-    assert text.endswith('maxOutOfOrderness is 5 s: write .option("maxOutOfOrderness", "14 seconds")')
+    assert text.endswith('maxOutOfOrderness (5 s): write .option("maxOutOfOrderness", "14 seconds")')
 
 
 def test_late_rows_of_a_split_that_was_idle_ask_for_a_longer_timeout() -> None:

@@ -127,6 +127,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         processing_time=state.use_processing_time,
         group=None if options.group is None else _group(options.group.name, facts, seen, now),
         rows=seen.counts.totals,
+        late_cause=policy.strategy.cause_of_late_rows(late.longest) if (late := seen.counts.totals.late).rows else None,
         bound=seen.bound,
         snapshots=reported_snapshots(seen.snapshots),
         writers=reported_writers(writers),

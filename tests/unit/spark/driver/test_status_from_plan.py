@@ -17,9 +17,9 @@ from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.observation import LogTimes
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import AfterCatchUp, Alignment, PlanPolicy
-from watermark_source.planning.range_report import RowTotals
+from watermark_source.planning.range_report import BOUNDS_MS, LateRows, RowTotals
 from watermark_source.planning.state import CatchUp, Returning, SourceState, SplitStatus
-from watermark_source.planning.strategy import Announced
+from watermark_source.planning.strategy import Announced, Ingestion
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.status import StatusReport
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
@@ -152,6 +152,18 @@ def test_the_status_has_the_watermark_that_there_would_be_without_what_holds_it(
         assert status_from_json(status_to_json(status)) == status
 
 
+def test_the_status_has_why_rows_are_late_as_the_strategy_in_force_has_it() -> None:
+    log, counts = log_of([100]), RowCounts()
+    counts.totals = RowTotals(read=3, late=LateRows((3,) + (0,) * len(BOUNDS_MS), 500, 900))
+    planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), observation(log), PlanPolicy(), log)
+    for policy in (PlanPolicy(), PlanPolicy(strategy=Ingestion(10_000))):
+        status = source_status(
+            Seen(planned, counts), replace(OPTIONS, policy=policy), "file-log", planned.observation.now
+        )
+        assert status.late_cause == policy.strategy.cause_of_late_rows(500)
+        assert status_from_json(status_to_json(status)) == status
+
+
 def test_once_time_is_the_clock_the_status_has_no_watermarks_of_splits_and_none_is_idle() -> None:
     given = {**GIVEN, "idleTimeout": "5 ms"}
     options = EngineOptions.of(TABLE.parse(given), format_name="file-log", given=given)
@@ -269,7 +281,7 @@ def test_the_options_that_decide_when_a_window_closes_are_in_the_status(
     seen = observation(log)
     planned = plan(SourceState(splits={A: at(1, 99)}, watermark=Millis(99)), seen, PlanPolicy(), log)
     status = source_status(Seen(planned, RowCounts()), options, "file-log", seen.now)
-    assert (status.idle_timeout, status.out_of_orderness) == shown
+    assert (status.idle_timeout, status.out_of_orderness, status.late_cause) == (*shown, None)
     assert status_from_json(status_to_json(status)) == status
 
 
