@@ -22,6 +22,7 @@ SECTIONS = {
     "watermark_source.planning.holds": "Hold",
     "watermark_source.planning.group": "Peer OwnSilence",
     "watermark_source.planning.range_report": "RowTotals LateRows",
+    "watermark_source.planning.strategy": "LateCause",
 }
 """The modules of the classes, and the classes."""
 _WIDTH = 120

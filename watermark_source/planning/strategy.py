@@ -10,7 +10,7 @@ of a split returns what it remembers of them from ``on_range``, and is given it 
 have it under "own", with the strategy's name (``keeps_as``). So a replay begins with what the first run had.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
-``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing else asks which strategy
+``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing decides by which strategy
 it is. ``Bounded`` is the one to derive from where the highest event time decides, ``RowsAlone`` where rows decide in
 another way, ``WholeSource`` where no split has a watermark of its own; one that remembers ranges is ``MedianOfRanges``
 in ``tests/unit/planning/median_of_ranges.py``. The user's classes are called by ``generator.py``. What each of ours
@@ -164,8 +164,8 @@ class WatermarkStrategy(ABC):
     def behind_highest(self) -> int | None:
         """Milliseconds by which a split's watermark is behind its highest event time.
 
-        ``None``: it does not follow that time. Then no first look at rows tells a group where a split stands, and the
-        status states no bound and no newest event time of a hold.
+        The most that it can be, where it differs by split. ``None``: it does not follow that time. Then no first look
+        at rows tells a group where a split stands, and the status states no bound and no newest event time of a hold.
         """
         return self.bound
 
@@ -197,7 +197,7 @@ class WatermarkStrategy(ABC):
         return saturating_add(watermark, self.bound + 1)
 
     # The watermark of one split. Each method returns None where the strategy derives no watermark, and may return one
-    # that is lower than an earlier one.
+    # that is lower than an earlier one. One without ``kept`` never returns a higher one than ``on_range`` would.
 
     def on_range(self, split: Split, kept: str | None, seen: RangeSummary, cap: Millis | None) -> Advance:
         """Return the watermark of a split after a range of its rows was read, and what is remembered of the split.
@@ -207,7 +207,8 @@ class WatermarkStrategy(ABC):
         Args:
             split: whose range it is.
             kept: what the last call for this split returned; ``None`` for its first range.
-            seen: what tasks observed in the range; it may be nothing, and then ``kept`` is returned as it is.
+            seen: what tasks observed in the range alone; it may be nothing, and then ``kept`` is returned as it is. A
+                strategy with ``kept_highest`` is called for each plan, also without a range, with that highest time.
             cap: the latest event time that counted in it; ``None`` if all did.
         """
         return Advance(None if seen.highest is None else self.watermark_of(seen.highest))
