@@ -157,7 +157,7 @@ def _max_age_ms(options: KafkaOptions) -> int:
 def _warn_of_producer_times(admin: KafkaAdmin, options: KafkaOptions, topics: Set[str]) -> None:
     """Log what the ingestion strategy assumes of topics whose producers date the records."""
     lag = options.engine.policy.strategy.write_delay
-    if lag is None:
+    if lag is None or options.event_time is not None:
         return
     try:
         settings = admin.topic_settings(topics, [TIMESTAMP_TYPE])

@@ -101,7 +101,8 @@ class KafkaSource(SourceDefinition):
     @property
     def words(self) -> Words:
         """Kafka's words, and the options of the source."""
-        return WORDS
+        is_on_clock = self.options.engine.policy.strategy.write_delay is not None
+        return replace(WORDS, at_rest=None) if is_on_clock else WORDS
 
     @property
     def loss_conditions(self) -> Mapping[LossKind, str]:

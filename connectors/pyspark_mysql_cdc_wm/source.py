@@ -6,7 +6,7 @@ import logging
 import uuid
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from pyspark.sql.pandas.types import from_arrow_type
@@ -104,8 +104,8 @@ class MySqlSource(SourceDefinition):
 
     @property
     def words(self) -> Words:
-        """The options of the source."""
-        return WORDS
+        """The options of the source; without a column that has event times those of its column mean nothing."""
+        return WORDS if self.layout.event_time is not None else replace(WORDS, event_time=None, zone=None)
 
     @property
     def selection(self) -> str:

@@ -102,7 +102,7 @@ def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure 
     if batch is not None:
         again += f": it continues with batch {count_text(batch + 1)}"
     if error is not None and error.own:
-        if error.own == DataLossError.__name__:
+        if error.own == DataLossError.__name__ and "failOnDataLoss" in error.text:
             return Fact("Option", "failOnDataLoss", f", as the error states; then {again}")
         return Fact("Option", "see the error", f", which states what to do; then {again}")
     if error is not None:
@@ -208,8 +208,8 @@ def _of_holder(source: SourceStatus, hold: Hold, *, is_one: bool, has_ended: boo
     is_elsewhere = hold.by in (HeldBy.SOURCE, HeldBy.WRITER)
     value = option_of(hold, source.words) or (f"{_NO_OPTION} here" if is_elsewhere else _NONE_HELPS)
     has_no_later = hold.is_last if hold.kind.is_silence else hold.kind is HoldKind.LEFT_OUT and not hold.follows_group
-    if has_no_later and not is_elsewhere and not has_ended:
-        value = _WHILE_ROWS_COME
+    if has_no_later and not is_elsewhere:
+        value = _NONE_HELPS if has_ended else _WHILE_ROWS_COME
     return value, f"{'' if is_one else f' for source {source.source_name}'}: {to_do}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.window_facts import names_text
+from watermark_source.monitor.window_facts import names_text, timeout_of
 from watermark_source.planning.watermark import is_moment
 from watermark_source.status_model.hold_texts import wrong_time
 from watermark_source.status_model.source_status import SourceStatus, SplitView
@@ -73,8 +73,9 @@ def _late_rows(source: SourceStatus, *, is_ahead: bool) -> Missing:
 
 def _why_late(source: SourceStatus, late: Iterable[SplitView]) -> Missing:
     longest = source.rows.late.longest
-    if any(split.times is not None and split.times.idle for split in late) and source.idle_timeout is not None:
-        option = option_line("idleTimeout", source.idle_timeout + longest)
+    timeouts = [timeout_of(split, source) or 0 for split in late if split.times is not None and split.times.idle]
+    if timeouts and source.idle_timeout is not None:
+        option = option_line("idleTimeout", max(timeouts) + longest)
         why = "Partitions were idle in this run, and the watermark advanced without them"
         return Missing(why, option or _TOO_LONG)
     cause = source.late_cause

@@ -134,7 +134,7 @@ def holds_at(source: SourceStatus, target: int, end: int | None) -> Iterator[Hol
             quiet=view.quiet,
             timeout=timeout_of(view, source),
             is_last=is_last,
-            began_behind=kind is HoldKind.NEVER and view.backlog.position > 0,
+            began_behind=kind is HoldKind.NEVER and any(hold.began_behind for hold in source.slowest),
             why=view.why,
         )
     if source.unannounced is not None:

@@ -426,11 +426,14 @@ def _need_one_group(probe: SourceTime, build: SourceTime) -> None:
         f"{side} ({source.source}) {'has none' if source.group is None else f'is in {source.group!r}'}"
         for side, source in (("probe", probe), ("build", build))
     ]
+    both = 'Give both sources .option("alignmentGroup", "enrichment")'
     held = "" if build.holds_group or build.group is None else ", and build has alignmentHold nothing"
+    if held and probe.group == build.group:
+        both = "Leave alignmentHold out of the options of build"
     raise UsageError(
         f"{CALLER}: on processing time the probe waits in its source until build has been read ({_first_of(build)}), "
-        f"and for that both must be in one alignment group: {' and '.join(groups)}{held}. Give both sources "
-        '.option("alignmentGroup", "enrichment"), or let probe rows wait in state: buffer=True'
+        f"and for that both must be in one alignment group: {' and '.join(groups)}{held}. {both}, "
+        "or let probe rows wait in state: buffer=True"
     )
 
 

@@ -292,14 +292,21 @@ def split_hold(split: Split, of: PlanFacts, about: SplitFacts, *, is_last: bool 
         timeout=of.timeout_of(split),
         is_last=is_last,
         newest=_newest(at, strategy),
-        began_behind=kind is HoldKind.NEVER and at.position > 0,
+        began_behind=_began_behind(kind, of.state, about),
         follows_group=all_idle and others.members > 0 and not of.policy.idleness.follows_group,
     )
 
 
+def _began_behind(kind: HoldKind, state: SourceState, about: SplitFacts) -> bool:
+    is_new = not about.resumed and state.snapshots.complete is None
+    return kind is HoldKind.NEVER and about.at.position > 0 and is_new
+
+
 def _newest(at: SplitState, strategy: WatermarkStrategy) -> int | None:
-    bound = strategy.behind_highest
-    return None if bound is None or at.watermark is None else saturating_add(at.watermark, bound + 1)
+    bound = strategy.behind_newest
+    if at.highest is not None or bound is None or at.watermark is None:
+        return at.highest
+    return saturating_add(at.watermark, bound + 1)
 
 
 def split_facts(split: Split, of: PlanFacts, *, holds: bool = False) -> SplitFacts:

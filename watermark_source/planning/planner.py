@@ -143,9 +143,8 @@ def known_before(
     done = finished(state.snapshots) | set(map(snapshot_split, upcoming.dropped))
     ranged = {s: t for s, t in state.splits.items() if t.observed != t.position}
     learned = learned_after(state, observation.seen, policy.strategy)
-    strategy = policy.strategy.with_learned(learned)
-    if strategy is not policy.strategy:
-        policy = replace(policy, strategy=strategy)
+    policy = policy.with_learned(learned)
+    strategy = policy.strategy
     drift = None if has_row_index else policy.alignment.max_drift
     kept = _with_last_ranges(state, done, observation.seen, strategy, drift, has_time_index=has_time_index)
     if policy.idleness.passes_returning:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
+from watermark_source.planning.disorder import Learned
 from watermark_source.planning.split import PositionText, Split, plain_position
 from watermark_source.planning.strategy import Bounded, ProcessingTime, WatermarkStrategy
 from watermark_source.planning.watermark import Millis, saturating_add
@@ -136,6 +137,11 @@ class PlanPolicy:
     def in_force(self, *, use_processing_time: bool) -> PlanPolicy:
         """Return the policy after a batch whose event time was the clock, or was not."""
         return self.on_clock if use_processing_time and self.after_catch_up is AfterCatchUp.CLOCK else self
+
+    def with_learned(self, learned: Learned | None) -> PlanPolicy:
+        """Return the policy with the bound that was learned."""
+        strategy = self.strategy.with_learned(learned)
+        return self if strategy is self.strategy else replace(self, strategy=strategy)
 
     def with_drift(self, max_drift: int | None) -> PlanPolicy:
         """Return the policy with another max drift."""

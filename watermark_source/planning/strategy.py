@@ -18,6 +18,7 @@ answers::
 
     class           tasks_observe  behind_highest  advances_early  looks_up_times
     Bounded         HIGHEST        bound           yes             yes
+    Monotonous      HIGHEST        bound           yes             yes
     Percentile      DISORDER       bound           yes             yes
     Ingestion       HIGHEST        bound           yes             yes
     LookAhead       HIGHEST        bound           no              yes
@@ -168,6 +169,11 @@ class WatermarkStrategy(ABC):
         at rows tells a group where a split stands, and the status states no bound and no newest event time of a hold.
         """
         return self.bound
+
+    @property
+    def behind_newest(self) -> int | None:
+        """As ``behind_highest``; ``None`` as well where a clock also moves the watermark."""
+        return self.behind_highest if self.write_delay is None else None
 
     @property
     def keeps_as(self) -> str | None:
@@ -338,7 +344,19 @@ class Bounded(WatermarkStrategy):
     """Follows the highest event time at a fixed distance."""
 
     bound: int = 0
-    """The user's ``maxOutOfOrderness``; 0 where rows of a split come in order (``monotonous``)."""
+    """The user's ``maxOutOfOrderness``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Monotonous(Bounded):
+    """``Bounded`` for splits whose rows come in order."""
+
+    def cause_of_late_rows(self, longest: int) -> LateCause:
+        """Name the strategy that allows for others."""
+        return LateCause(
+            "They are out of order, and with watermarkStrategy monotonous no row may be",
+            hint="Use bounded with maxOutOfOrderness",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +421,9 @@ class Percentile(WatermarkStrategy):
         return self if learned is None else replace(self, learned=learned.bound)
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
-        """State the share that is meant to be late, and how to reduce it."""
+        """State the share that is meant to be late, and how to reduce it; or the limit, while it is the bound."""
+        if self.bound >= self.most:
+            return WatermarkStrategy.cause_of_late_rows(self, longest)
         return LateCause(
             f"watermarkStrategy percentile keeps {self.on_time * 100 / MILLION:g} % of the rows on time, and the "
             "others are late",
@@ -541,12 +561,12 @@ class Ingestion(WatermarkStrategy):
         return {} if driver is None else dict.fromkeys(ends, driver)
 
     def cause_of_late_rows(self, longest: int) -> LateCause:
-        """Name the lag that would have been enough."""
-        lag = format_duration(self.write_delay)
+        """Name both bounds: which of them the watermark followed is not known of each row."""
         return LateCause(
-            f"They were written longer after their event time than maxWatermarkLag ({lag})",
-            option="maxWatermarkLag",
-            millis=self.write_delay + longest + 1,
+            "They were written, after a pause of the split, longer after their event time than maxWatermarkLag "
+            f"({format_duration(self.write_delay)}), or are out of order by more than maxOutOfOrderness "
+            f"({format_duration(self.bound)})",
+            hint="Raise the one that applies",
         )
 
 

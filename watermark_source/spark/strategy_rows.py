@@ -23,6 +23,7 @@ from watermark_source.planning.strategy import (
     Bounded,
     Ingestion,
     LookAhead,
+    Monotonous,
     Percentile,
     ProcessingTime,
     Punctuated,
@@ -226,9 +227,9 @@ STRATEGIES: tuple[StrategyRow, ...] = (
     ),
     StrategyRow(
         name="monotonous",
-        kind=Bounded,
+        kind=Monotonous,
         doc="the same without `maxOutOfOrderness`.",
-        make=lambda _, __: Bounded(),
+        make=lambda _, __: Monotonous(),
     ),
     StrategyRow(
         name=PERCENTILE,

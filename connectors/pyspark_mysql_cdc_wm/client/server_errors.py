@@ -186,8 +186,7 @@ def dump_error(code: int, text: str, reached: str, where: str, user: str) -> Wat
             seen = "does not have this file of the binlog: it was purged before it was read, or never written"
             other = ". After RESET BINARY LOGS AND GTIDS, or on another server, begin a new query"
         return DataLossError(
-            f"{reached}: the server {seen}. Set failOnDataLoss to false to continue with the rest, and raise "
-            f"binlog_expire_logs_seconds on the server to keep it longer{other}"
+            f"{reached}: the server {seen}. Raise binlog_expire_logs_seconds on the server to keep it longer{other}"
         )
     failure = pymysql.err.OperationalError(code, text)
     if kind_of(failure) is not None:

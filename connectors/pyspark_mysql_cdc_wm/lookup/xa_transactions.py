@@ -80,9 +80,7 @@ def with_prepared(
                     "what was prepared in a file of the binlog that was purged: its rows cannot be read"
                 )
                 if fail_on_data_loss:
-                    raise DataLossError(
-                        f"{lost}. Begin a new query, or set failOnDataLoss to false to continue without these rows"
-                    )
+                    raise DataLossError(lost)
                 _log.warning("failOnDataLoss=false: skipping these rows. %s", lost)
                 continue
             yield block.between(done, end.number + 1)

@@ -138,9 +138,9 @@ class _RangeRead:
                     if rows.rows:
                         yield ReadBatch(self._wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
             self._names.check(partial(changes_between, self._run, stream.client, self._base, self._entered.end))
-        except DataLossError:
+        except DataLossError as loss:
             if stream.fail_on_data_loss:
-                raise
+                raise DataLossError(f"{loss}. Set failOnDataLoss to false to continue with the rest") from loss
             _log.warning(
                 "failOnDataLoss=false: skipping the rest of %s, which was purged while it was read",
                 self._shown(self._wanted),

@@ -14,7 +14,15 @@ from watermark_source.planning.hold_kinds import HoldKind
 from watermark_source.planning.holds import NAMED, THE_ANNOUNCEMENTS, HeldBy, Hold
 from watermark_source.planning.range_report import LateRows
 from watermark_source.planning.split import Split
-from watermark_source.planning.strategy import Bounded, Ingestion, LookAhead, Percentile, Punctuated, WatermarkStrategy
+from watermark_source.planning.strategy import (
+    Bounded,
+    Ingestion,
+    LookAhead,
+    Monotonous,
+    Percentile,
+    Punctuated,
+    WatermarkStrategy,
+)
 from watermark_source.status_model.watermark_warnings import (
     LateSplit,
     Lead,
@@ -361,9 +369,14 @@ def test_late_rows_of_a_new_split_are_named_as_such() -> None:
     ("strategy", "line"),
     [
         (Punctuated(), "behind a watermark that a record carries"),
-        (Ingestion(10_000), '.option("maxWatermarkLag", "19 seconds")'),
+        (Ingestion(10_000), "than maxWatermarkLag (10 s), or are out of order by more than maxOutOfOrderness (0 ms)"),
+        (Monotonous(), "watermarkStrategy monotonous no row may be. Use bounded with maxOutOfOrderness"),
         (LookAhead(rows_ahead=10), "lookaheadRows"),
-        (Percentile(950_000, 1_000, MINUTE), "keeps 95 % of the rows on time, and the others are late. For fewer late"),
+        (Percentile(950_000, 1_000, MINUTE), '(1 min): write .option("maxOutOfOrderness", "69 seconds")'),
+        (
+            Percentile(950_000, 1_000, MINUTE, 2_000),
+            "keeps 95 % of the rows on time, and the others are late. For ",
+        ),
     ],
 )
 def test_the_line_for_late_rows_follows_from_the_strategy(strategy: WatermarkStrategy, line: str) -> None:

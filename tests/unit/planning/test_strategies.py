@@ -29,6 +29,7 @@ from watermark_source.planning.strategy import (
     Bounded,
     Ingestion,
     LookAhead,
+    Monotonous,
     Percentile,
     ProcessingTime,
     Punctuated,
@@ -117,7 +118,7 @@ def test_the_table_of_strategies_states_what_each_answers() -> None:
     table = [line.split() for line in (inspect.getdoc(strategies) or "").splitlines() if line.startswith("    ")]
     names, rows = table[0][1:], {name: answers for name, *answers in table[1:]}
     made = [
-        Bounded(7), Percentile.of(900_000, 7), Ingestion(9, 7), LookAhead(5, 7), Punctuated(), Own("m:C"),
+        Bounded(7), Monotonous(), Percentile.of(900_000, 7), Ingestion(9, 7), LookAhead(5, 7), Punctuated(), Own("m:C"),
         OwnWithMarks("m:C"), Announced(AnnouncedBy()), ProcessingTime(),
     ]  # fmt: skip
     assert {type(each).__name__ for each in made} == rows.keys()

@@ -258,9 +258,9 @@ class Offsets:
         else:
             _log.warning(
                 "the checkpoint's watermark, %s, was announced by the writers, and now it follows the rows: it stands "
-                'until each partition has a later one, so write .option("maxOutOfOrderness", …) and '
-                '.option("idleTimeout", "30 seconds"). Rows that the writers would have announced later may be late '
-                "from now on", watermark_text(state.watermark),
+                'until each partition has a later one or, with .option("idleTimeout", "30 seconds"), is idle. Rows '
+                "that the writers would have announced later may be late from now on",
+                watermark_text(state.watermark),
             )  # fmt: skip
 
     def batch(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> TranslatedBatch:

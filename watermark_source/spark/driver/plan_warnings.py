@@ -173,7 +173,8 @@ class WatermarkWarnings:
         by_clock = self._ahead(watermark)
         if self._warned_of_lead or watermark is None or by_clock > _far_future(options.policy.max_future_skew):
             return
-        ahead, patience = by_clock + (options.policy.strategy.behind_highest or 0), options.watermark_warning_after
+        behind, patience = seen.facts(options).policy.strategy.behind_highest or 0, options.watermark_warning_after
+        ahead = by_clock + behind
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
         if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
             self._warned_of_lead = True
@@ -220,7 +221,7 @@ class WatermarkWarnings:
             if rows.late.rows and split not in self._late
         ]
         self._late |= {each.split for each in found}
-        strategy, skew = self._options.policy.strategy, self._options.policy.max_future_skew
+        strategy, skew = seen.facts(self._options).policy.strategy, self._options.policy.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
             _log.warning("%s", late_text(splits, strategy, seen.words, skew, self._ahead(watermark)))

@@ -79,9 +79,10 @@ class Seen:
 
     def facts(self, options: EngineOptions) -> PlanFacts:
         """Return what decides who holds the watermark."""
+        state = self.plan.state
         return PlanFacts(
             plan=self.plan,
-            policy=options.policy.in_force(use_processing_time=self.plan.state.use_processing_time),
+            policy=options.policy.in_force(use_processing_time=state.use_processing_time).with_learned(state.learned),
             rows=self.counts.by_split,
             open_transactions=self.open_transactions,
             idled=self.idled,
@@ -140,7 +141,7 @@ def source_status(seen: Seen, options: EngineOptions, format_name: str, now: Mil
         rows_after=None if history.arrivals.rows_after is None else history.arrivals.rows_after + by_wall,
         changes=ChangeCounts(history.watermark_changes, history.status_changes),
         idle_timeout=policy.idleness.timeout,
-        out_of_orderness=policy.strategy.behind_highest,
+        out_of_orderness=policy.strategy.behind_newest,
         without_holder=without_holder(facts),
         slowest=named,
         more_holds=held.more,
