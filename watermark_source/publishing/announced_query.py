@@ -37,6 +37,7 @@ from watermark_source.spark.operator_watermarks import (
     OutputWatermark,
     Why,
     executed_batch,
+    execution_of,
     has_begun_another,
     output_after,
     output_of,
@@ -48,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 _Some = TypeVar("_Some", bound=Target)
 
+_KEPT_EVENTS: Final = "spark.sql.streaming.numRecentProgressUpdates"
 _ACTIVE_S: Final = 1.0
 """Seconds between two requests whether the query has ended."""
 _AT_REST_S: Final = 0.1
@@ -84,6 +86,12 @@ def announced_query(
     """
     need_name(writer)
     held = hold_of(hold)
+    kept = execution_of(query).sparkSession().conf().get(_KEPT_EVENTS, "100")
+    if int(kept) <= 1:
+        raise UsageError(
+            f"{_KEPT_EVENTS} is {kept}, with which Spark keeps no progress event, and none of its batches is seen; "
+            f'write .config("{_KEPT_EVENTS}", "100")'
+        )
     # In this order: a batch that ends in between is the newer one of the two only where that is allowed for.
     progress = query.lastProgress
     found = output_of(read_watermarks(query), progress, is_bounded=held is not None)
@@ -314,7 +322,7 @@ class AnnouncedQuery:
             is_sent = self._begin_rest(batch)
         if is_done:
             return is_sent
-        trouble = self._announce_last(batch)
+        trouble = self._announce_last(batch, is_active=is_active)
         self._note_trouble(trouble)
         return is_sent and self._is_done(batch)
 
@@ -378,7 +386,7 @@ class AnnouncedQuery:
             self._writer, effect,
         )  # fmt: skip
 
-    def _announce_last(self, batch: int) -> WatermarkSourceError | None:
+    def _announce_last(self, batch: int, *, is_active: bool) -> WatermarkSourceError | None:
         began = time.monotonic()
         # In this order, as in ``announced_query``. The event's whole JSON costs as much as two polls.
         sources: Sequence[Mapping[str, Any]] = ()
@@ -387,6 +395,9 @@ class AnnouncedQuery:
             assert progress is not None
             batch, sources = executed_batch(progress) or batch, progress["sources"]
         found: OutputWatermark | BatchWatermarks = read_watermarks(self._query, self._watermarks, only_last=True)
+        if found == NoWatermark(Why.PLANNING) and not is_active:
+            # The query ended while it planned the batch after: what an earlier one stated is as true, and less.
+            found = self._watermarks or NoWatermark(Why.NO_BATCH)
         if isinstance(found, BatchWatermarks):
             self._watermarks = found
             found = output_after(found, batch, sources, is_bounded=self._hold is not None)

@@ -51,5 +51,15 @@ def publish_completeness(
                 f'to = {shortened(to)}: the query writes to another folder; write to="{written}", or the folder as it '
                 "is in the query's start()"
             )
-        sink_log = SinkLog(folder, Folder.at(checkpoint))
+        sink_log = SinkLog(folder, _folder_of(checkpoint))
     return announced_query(query, [TableTarget(folder, str(query.runId), checkpoint, sink_log)], writer, hold)
+
+
+def _folder_of(checkpoint: str) -> Folder:
+    try:
+        return Folder.at(checkpoint)
+    except UsageError:
+        raise UsageError(
+            f"checkpointLocation {shortened(checkpoint)}: the log of Spark's file sink is compared with the batches "
+            "there, so it must be at a local path, file:, s3:, s3a: or gs:. Elsewhere, write the rows in foreachBatch"
+        ) from None

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
 from watermark_source.installation import lacking
-from watermark_source.publishing.mark import Mark, decoded
+from watermark_source.publishing.folder import SCHEMES
+from watermark_source.publishing.mark import Mark, decoded, refusal_after_end
 
 _TABLE: Final = "watermark_completeness"
 _CREATE: Final = (
@@ -37,7 +38,8 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
 
         def write(batch, number):
             with engine.begin() as connection:
-                connection.execute(insert(counts), [row.asDict() for row in batch.collect()])
+                if rows := [row.asDict() for row in batch.collect()]:
+                    connection.execute(insert(counts), rows)
                 publish_in(connection, completeness_of(batch, "hourly-counts"), table="counts")
 
     The caller commits. What was stated before is never taken back: a lower time changes nothing.
@@ -49,8 +51,8 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
 
     Raises:
         UsageError: the connection is of another kind, or commits each statement by itself; the database takes the
-            names for those of another writer; or another query has stated under the same name since this one did in
-            this process.
+            names for those of another writer; another query has stated under the same name since this one did in
+            this process, or one has stated that it writes no more.
         SourceError: the database refuses; the message has the statement that creates the table of the marks.
     """
     driver = getattr(getattr(connection, "connection", None), "driver_connection", None) or connection
@@ -71,14 +73,15 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
             "written, and commit it after publish_in"
         )
     key, until, text = (table, mark.writer), mark.watermark, str(mark)
+    ended = None
     try:
         with closing(driver.cursor()) as cursor:
             cursor.execute(_FIND.replace("?", sign), key)
             *found, stands = _values_of(cursor.fetchone()) or (*key, None)
-            other = _stated_meanwhile(mark, table, stands)
+            other, ended = _stated_meanwhile(mark, table, stands), _ended(mark, stands)
             if stands is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
-            elif found == list(key) and other is None:
+            elif found == list(key) and other is None and ended is None:
                 cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
     except Exception as error:
         raise SourceError(
@@ -91,6 +94,8 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
             "that the time of one would be stated for both; choose names that differ by more than case, accents and "
             f"spaces at their ends, or give the columns of {_TABLE} a binary collation"
         )
+    if ended is not None:
+        raise UsageError(f"table {table}, {ended}, or delete its row of {_TABLE}")
     if other is not None:
         raise UsageError(
             f"table {table}, writer {mark.writer}: another query has stated under this name since this one did, batch "
@@ -113,6 +118,12 @@ def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None
         return other
     _found_by[key] = found
     return None
+
+
+def _ended(mark: Mark, stands: str | None) -> str | None:
+    """Return the error of a mark under the name of a query that writes no more, by the text that stands."""
+    other = decoded(stands or "", f"a row of {_TABLE}")
+    return None if other is None else refusal_after_end(mark.query, other)
 
 
 def _commits_each_statement(driver: Any) -> bool:
@@ -151,8 +162,8 @@ def _values_of(row: Any) -> tuple[Any, ...] | None:
 
 
 def is_url(place: str) -> bool:
-    """Return whether a place is the URL of a database with the name of a table."""
-    return "://" in place and "#" in place
+    """Return whether a place is the URL of a database with the name of a table, and not that of a folder."""
+    return "://" in place and "#" in place and place.partition(":")[0] not in {"file", *SCHEMES}
 
 
 def marks_in_database(place: str) -> Iterable[Mark]:

@@ -8,6 +8,7 @@ later than all of theirs: until then they may state one more.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,9 +21,9 @@ from watermark_source.errors import CorruptDataError, SourceError, UsageError, s
 from watermark_source.local_path import local_path
 from watermark_source.publishing.mark import Mark, decoded
 
-_FOLDER = "_complete"
+FOLDER = "_complete"
 """Spark, Hive, Trino and Delta's VACUUM ignore names that begin with an underscore."""
-_SCHEMES = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"}
+SCHEMES = {"s3a": "s3", "s3n": "s3", "s3": "s3", "gs": "gs"}
 """Schemes of Spark's, and those of pyarrow: object stores replace an object whole, and other systems may not."""
 _MOST_NAME = 200
 """Bytes of a writer's name in the name of its file."""
@@ -42,8 +43,8 @@ class Folder:
             return cls(LocalFileSystem(), str(local.absolute()))
         text = str(place)
         try:
-            parts = urlsplit(text)
-            if (known := _SCHEMES.get(parts.scheme)) is None:
+            parts = urlsplit(text, allow_fragments=False)
+            if (known := SCHEMES.get(parts.scheme)) is None:
                 raise UsageError(
                     f"{shortened(text)}: expected a local path, file:, s3:, s3a: or gs:, where a file is replaced "
                     "whole; a path without a scheme is on Spark's fs.defaultFS. For a folder on this machine, here and "
@@ -113,8 +114,8 @@ class Folder:
 
 def file_of(writer: str, run: str) -> str:
     """Return the name of the file of a run's mark; raises ``UsageError`` for a name that is too long for one."""
-    # Spark reads a name with an equals sign in it although it begins with an underscore.
-    name = quote(writer, safe="")
+    # Spark reads a name with an equals sign in it although it begins with an underscore; ``times`` passes over dots.
+    name = re.sub(r"^\.", "%2E", quote(writer, safe=""))
     if len(name) > _MOST_NAME:
         raise UsageError(
             f"writer = {shortened(writer)}: expected a name that takes at most {_MOST_NAME} bytes in a URL"
@@ -140,24 +141,24 @@ def marks_of(folder: Folder) -> Mapping[str, Mark]:
 
 def names_of_marks(folder: Folder) -> Set[str]:
     """Return the names of the files that have marks."""
-    return {name for name in folder.times(_FOLDER) if name.endswith(".json")}
+    return {name for name in folder.times(FOLDER) if name.endswith(".json")}
 
 
 def _mark(folder: Folder, name: str) -> Mark | None:
-    content = folder.read(f"{_FOLDER}/{name}")
+    content = folder.read(f"{FOLDER}/{name}")
     if content is None:
         return None
-    if (mark := decoded(content, where := f"{folder.path}/{_FOLDER}/{name}")) is None:
+    if (mark := decoded(content, where := f"{folder.path}/{FOLDER}/{name}")) is None:
         raise CorruptDataError(f"{where} is not a mark: seen {shortened(content)}; delete it")
     return mark
 
 
 def write(folder: Folder, name: str, mark: Mark) -> None:
     """Write the mark of a run."""
-    folder.replace(_FOLDER, name, str(mark).encode())
+    folder.replace(FOLDER, name, str(mark).encode())
 
 
 def delete(folder: Folder, names: Collection[str]) -> None:
     """Delete the marks of earlier runs."""
     for name in names:
-        folder.delete(f"{_FOLDER}/{name}")
+        folder.delete(f"{FOLDER}/{name}")

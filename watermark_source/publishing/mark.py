@@ -75,14 +75,14 @@ def decoded(text: str | bytes, where: str) -> Mark | None:
         found = json.loads(text)
     except (TypeError, ValueError):
         found = None
-    if not isinstance(found, Mapping) or _KEY not in found:
+    if not isinstance(found, Mapping) or type(found.get(_KEY)) is not int or "writer" not in found:
         return None
     try:
         return _mark(found)
     except (KeyError, ValueError) as error:
         raise CorruptDataError(
             f"{where} is not a mark of version {_VERSION}: {error}; seen: {shortened(text)}. Read it with the release "
-            "that wrote it; a damaged one can be deleted, and its writer writes the next"
+            "that wrote it; with its next batch the writer states another"
         ) from None
 
 
@@ -98,6 +98,16 @@ def _mark(found: Mapping[str, Any]) -> Mark:
     if not (is_right and is_name(mark.query) and isinstance(mark.checkpoint, str)):
         raise ValueError("a value that no writer writes")
     return mark
+
+
+def refusal_after_end(query: str, standing: Mark) -> str | None:
+    """Return why a query cannot state under a name of which another has stated the end; ``None`` if it can."""
+    if standing.watermark != MAX or standing.query == query:
+        return None
+    return (
+        f"writer {standing.writer}: the query of {standing.checkpoint} has stated under this name that it writes no "
+        "more, so that readers count on every row. Give this query another name"
+    )
 
 
 def newest(marks: Iterable[Mark]) -> Mapping[str, Mark]:

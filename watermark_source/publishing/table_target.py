@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from watermark_source.errors import UsageError, listed
-from watermark_source.planning.watermark import Millis
+from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.publishing.file_sink import SinkLog
-from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, names_of_marks, write
-from watermark_source.publishing.mark import Mark, newest
+from watermark_source.publishing.folder import FOLDER, Folder, delete, file_of, marks_of, names_of_marks, write
+from watermark_source.publishing.mark import Mark, newest, refusal_after_end
 from watermark_source.publishing.target import Target
+
+_STATING: Final[set[tuple[str, str]]] = set()
+"""Folder and file of each mark that a thread of this process replaces."""
 
 
 class _Stated(NamedTuple):
@@ -30,7 +33,7 @@ class TableTarget(Target):
         self._file = ""
         self._mark: Mark | None = None
         """What is in the file."""
-        self._earlier: Collection[str] = ()
+        self._earlier: Set[str] = frozenset()
         """The files of earlier runs of the writer, which may state one more batch until this run has its first."""
 
     @property
@@ -50,6 +53,14 @@ class TableTarget(Target):
         self._file = file_of(writer, self._run)
         marks = self._marks_beside(writer, query)
         earlier = {name: mark for name, mark in marks.items() if mark.writer == writer}
+        for name, mark in earlier.items():
+            if (refusal := refusal_after_end(query, mark)) is not None:
+                raise UsageError(f"{self.name}, {refusal}, or delete {FOLDER}/{name}")
+        if self._key in _STATING:
+            raise UsageError(
+                f"{self.name}: publish_completeness already states for this run of the query under the name {writer}. "
+                "Call stop() on what it returned first, for example to change hold"
+            )
         self._earlier = earlier.keys() - {self._file}
         promised = newest(earlier.values()).get(writer)
         batches = [mark.batch for mark in earlier.values() if mark.query == query and mark.batch is not None]
@@ -62,6 +73,7 @@ class TableTarget(Target):
                 checkpoint=self._checkpoint,
             )
         )
+        _STATING.add(self._key)
 
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """State the watermark, or what an earlier run has promised where that is later."""
@@ -78,16 +90,29 @@ class TableTarget(Target):
         promised = (mark.watermark for name, mark in marks.items() if name == self._file or name in self._earlier)
         stated = [each for each in (watermark, *promised) if each is not None]
         self._write(replace(self._mark, batch=batch, watermark=max(stated, default=None)))
-        delete(self._folder, self._earlier)
-        self._earlier = ()
+        if self._earlier:
+            self._delete_earlier()
 
     def end(self, *, has_ended: bool) -> None:
         """State that the query has ended, so that whoever waits learns it."""
+        _STATING.discard(self._key)
         if has_ended and self._mark is not None and self._file in marks_of(self._folder):
             self._write(replace(self._mark, ended=True))
 
     def close(self) -> None:
         """Nothing stays open."""
+
+    def _delete_earlier(self) -> None:
+        """Delete the marks of earlier runs; not one that has stated a later time meanwhile, which counts on."""
+        assert self._mark is not None
+        ours = MIN if self._mark.watermark is None else self._mark.watermark
+        later = {name for name, mark in marks_of(self._folder).items() if (mark.watermark or MIN) > ours}
+        delete(self._folder, self._earlier - later)
+        self._earlier &= later
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self._folder.path, self._file
 
     def _need_own_batches(self, batch: int | None) -> None:
         if self._sink_log is not None:

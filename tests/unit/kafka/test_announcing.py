@@ -241,6 +241,29 @@ def announced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
         yield start
 
 
+def test_a_query_that_ends_while_it_plans_leaves_no_thread_behind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(announced_query, "read_watermarks", lambda *_, **__: NoWatermark(Why.PLANNING))
+    query, topic = SimulatedQuery(), SimulatedTopic()
+    monkeypatch.setattr(SimulatedQuery, "isActive", False)
+    query.committed = 4
+    one = AnnouncedQuery(cast(Any, query), [WrittenTopic(topic)], "a", None)
+    one.start()
+    one.flush(20)
+    until(lambda: not one._thread.is_alive())
+    assert topic.acknowledged == []
+    assert "writer a did not announce batch 4 for t before its last end" in caplog.text
+
+
+def test_a_session_that_keeps_no_progress_event_is_refused() -> None:
+    query = SimulatedQuery()
+    conf = SimpleNamespace(get=lambda *_: "1")
+    query._jsq.streamingQuery().sparkSession = lambda: SimpleNamespace(conf=lambda: conf)
+    with pytest.raises(UsageError, match=r"numRecentProgressUpdates is 1, .* write \.config"):
+        announced_query.announced_query(cast(Any, query), [], "a", None)
+
+
 RESTS, GOES_ON = (3, True, 7), (3, False, 7)
 
 

@@ -48,7 +48,10 @@ def test_a_mark_is_read_as_it_was_written() -> None:
     assert moment_of(MAX) == dt.datetime.max.replace(tzinfo=dt.UTC)
 
 
-@pytest.mark.parametrize("text", ["", "copied by hand", "[1]", '{"userMetadata": 5}', "null"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "copied by hand", "[1]", '{"userMetadata": 5}', "null", '{"completeness": 0.98}', '{"completeness": 1}'],
+)
 def test_what_another_program_wrote_is_not_a_mark(text: str) -> None:
     assert decoded(text, "here") is None
 
@@ -125,6 +128,43 @@ def test_a_checkpoint_that_begins_anew_keeps_what_was_promised_and_has_no_batch_
     assert complete_until(tmp_path) == moment_of(NOON + 5)
 
 
+def test_after_the_end_no_other_query_states_under_the_name(tmp_path: Path) -> None:
+    target(tmp_path, "run-1").announce("hourly", "q", 7, MAX)
+    target(tmp_path, "run-2").announce("hourly", "q", 8, MAX)
+    with pytest.raises(UsageError, match=r"it writes no more, .* Give this query another name, or delete _complete/"):
+        target(tmp_path, "run-3", query="another")
+
+
+def test_a_run_of_a_query_states_once_under_a_name(tmp_path: Path) -> None:
+    first = target(tmp_path, "run-1")
+    with pytest.raises(UsageError, match=r"already states for this run .* Call stop\(\) on what it returned first"):
+        target(tmp_path, "run-1")
+    target(tmp_path, "run-1", "daily")
+    first.end(has_ended=False)
+    target(tmp_path, "run-1").announce("hourly", "q", 0, Millis(NOON))
+    assert complete_until(tmp_path, ["hourly"]) is None
+    assert [mark.watermark for mark in marks_of(Folder.at(tmp_path)).values() if mark.writer == "hourly"] == [NOON]
+
+
+def test_a_later_time_that_an_earlier_run_states_at_the_last_moment_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = target(tmp_path, "run-1")
+    before.announce("hourly", "q", 3, Millis(NOON))
+    after = target(tmp_path, "run-2", query="another")
+
+    def write_late(folder: Folder, name: str, mark: Mark) -> None:
+        write(folder, name, mark)
+        if "run-2" in name and mark.batch == 0:
+            before.announce("hourly", "q", 4, Millis(NOON + 10))
+
+    monkeypatch.setattr(table_target, "write", write_late)
+    for batch, expected in ((0, NOON + 10), (1, NOON + 10), (2, NOON + 20)):
+        after.announce("hourly", "another", batch, Millis(NOON + 10 * batch))
+        assert complete_until(tmp_path) == moment_of(expected)
+    assert len(marks_of(Folder.at(tmp_path))) == 1
+
+
 def test_several_writers_of_a_folder_do_not_disturb_each_other(tmp_path: Path) -> None:
     one, other = target(tmp_path, "a"), target(tmp_path, "b", "a=b/c d", "p")
     assert complete_until(tmp_path) is None
@@ -182,9 +222,16 @@ def test_a_folder_is_named_as_spark_takes_it(place: str | Path, path: str) -> No
     assert Folder.at(place) == Folder(LocalFileSystem(), path)
 
 
-@pytest.mark.parametrize("name", ["a%20b", "a b", "100%", "ü"])
+@pytest.mark.parametrize("name", ["a%20b", "a b", "100%", "ü", "a#1"])
 def test_a_name_in_an_object_store_is_taken_as_it_is_written(name: str) -> None:
     assert Folder.at(f"s3a://user:a%2Fb@lake/{name}/?region=us-east-1").path == f"lake/{name}"
+
+
+def test_a_folder_with_a_number_sign_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / "a#1").mkdir()
+    target(tmp_path / "a#1", "run", ".hidden").announce(".hidden", "q", 0, Millis(NOON))
+    for place in (tmp_path / "a#1", f"file://{tmp_path}/a#1"):
+        assert complete_until(place) == moment_of(NOON)
 
 
 def test_in_an_object_store_a_mark_is_put_and_read() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from pyspark.sql import Row
+from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
+from sqlalchemy.dialects.sqlite import insert
 
 from watermark_source import complete_until, publish_in
 from watermark_source.errors import CorruptDataError, MissingPackageError, SourceError, UsageError
@@ -184,6 +188,37 @@ def test_two_queries_under_one_name_are_refused_and_a_checkpoint_that_began_anew
     publish_in(connection, replace(first, watermark=Millis(NOON + 2)), "counts")
     connection.commit()
     assert complete_until(url) == moment_of(NOON + 2)
+
+
+def test_after_the_end_no_other_query_states_under_the_name(connection: sqlite3.Connection, url: str) -> None:
+    ended = replace(MARK, watermark=MAX, writer=url)
+    publish_in(connection, ended, "counts")
+    connection.commit()
+    publish_in(connection, ended, "counts")
+    connection.commit()
+    with pytest.raises(UsageError, match=r"it writes no more, .* Give this query another name, or delete its row"):
+        publish_in(connection, replace(ended, query="another", watermark=Millis(NOON)), "counts")
+
+
+def test_the_page_writes_a_batch_without_rows_as_well(file: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs/completeness.md").read_text(encoding="utf-8")
+    (block,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "def write(" in each)
+    engine = create_engine(f"sqlite:///{file}")
+    counts = Table("counts", MetaData(), Column("at", Integer, primary_key=True), Column("n", Integer))
+    counts.create(engine)
+    statement = insert(counts)
+    names: dict[str, Any] = {
+        "engine": engine,
+        "insert_or_update": statement.on_conflict_do_update(index_elements=["at"], set_={"n": statement.excluded.n}),
+    }
+    exec(block, names)
+    names["completeness_of"] = lambda *_: MARK
+    for rows in ([], [Row(at=1, n=5)], [Row(at=1, n=6)]):
+        names["write"](SimpleNamespace(collect=partial(list, rows)), 0)
+        assert complete_until(f"sqlite:///{file}#counts") == moment_of(NOON)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT at, n FROM counts")).all() == [(1, 6)]
+    engine.dispose()
 
 
 def test_names_that_the_database_takes_for_one_are_refused(tmp_path: Path) -> None:
