@@ -253,6 +253,8 @@ def _of_writer(hold: Hold, command: str | None) -> tuple[str, str]:
     """Return the advice about a writer, and the option that it writes out."""
     if hold.name == THE_ANNOUNCEMENTS:
         return (writers_line([]), "watermarkStrategy") if hold.kind is HoldKind.NEVER else ("", "")
+    if hold.timeout is not None and (hold.kind is HoldKind.NO_ANSWER or hold.kind.is_caught_up):
+        return f"once it has announced nothing for {format_duration(hold.timeout)}, {hold.name} is left out", ""
     if hold.kind is HoldKind.NO_ANSWER:
         return gone_line([hold.name], command), "writerTimeToLive"
     if hold.kind is not HoldKind.NEVER:
