@@ -65,7 +65,11 @@ def texts(words: Words) -> Iterator[str]:
                 yield from (sentence(hold, words, about) for about in (every, few))
     yield from (from_start(words), no_later_record(words), wrong_time(words))
     hour, late = 3_600_000, LateSplit(Split("orders", 0), LateRows((0, 3), longest=8_500))
-    yield from (zone_text(hour, words), future_text(hour, None, words), lead_text(hour, hour, words))
+    yield from (
+        zone_text(hour, words),
+        future_text(hour, None, words, is_announced=False),
+        lead_text(hour, hour, words),
+    )
     for each in (late, late._replace(was_idle=True, idle_timeout=30_000), late._replace(was_added=True)):
         yield late_text([each], Bounded(), words)
     yield from (str(text).format(column="at") for field in fields(words) if (text := getattr(words, field.name)))

@@ -41,7 +41,8 @@ def _missing(of: SourceStatus) -> Iterator[Missing]:
     if of.watermark is not None and is_moment(of.watermark):
         ahead = of.watermark - of.at
     if ahead > _AHEAD and not of.processing_time:
-        yield Missing(f"rows of now are late: {future_text(ahead, None, of.words)}")
+        far = future_text(ahead, None, of.words, is_announced=of.is_announced)
+        yield Missing(f"rows of now are late: {far}")
     if rows.late.rows:
         yield _late_rows(of, is_ahead=ahead > _AHEAD)
     check = wrong_time(of.words)

@@ -213,7 +213,8 @@ def _cause(stand: Stand, max_future_skew: int | None) -> str:
     if stand.is_passed:
         late = f"{count_text(stand.late)} of these rows {'is' if stand.late == 1 else 'are'} late"
         if stand.ahead > 0:
-            return f"{late}. {future_text(stand.ahead, max_future_skew, source.words)}"
+            far = future_text(stand.ahead, max_future_skew, source.words, is_announced=source.is_announced)
+            return f"{late}. {far}"
         return (
             f"{late}: a row with a later event time moved the watermark ahead of them. "
             f"{_wrong_time(source.words, max_future_skew)}"
@@ -227,8 +228,14 @@ def _cause(stand: Stand, max_future_skew: int | None) -> str:
 # Rows of the future, and other rows whose event time is wrong, that moved the watermark.
 
 
-def future_text(ahead: int, max_future_skew: int | None, words: Words) -> str:
+def future_text(ahead: int, max_future_skew: int | None, words: Words, *, is_announced: bool) -> str:
     """Return the cause and the way out where the watermark is so many milliseconds ahead of the clock."""
+    if is_announced:
+        return (
+            f"The watermark is {format_duration(ahead)} in the future: a writer of the topic announced it. Check its "
+            "clock and its event times, and set maxFutureSkew, with which an announcement of the future waits. A "
+            "watermark never goes back: begin with a new checkpoint location"
+        )
     zone = zone_text(ahead, words, delay=_READ_WITHIN)
     return (
         f"The watermark is {format_duration(ahead)} in the future: a row with a wrong event time moved it. "
@@ -352,7 +359,7 @@ def late_text(
         f"{format_duration(longest)} late: windows, joins and deduplication drop such rows. "
     )
     if 2 * ahead > longest:
-        return what + future_text(ahead, max_future_skew, words)
+        return what + future_text(ahead, max_future_skew, words, is_announced=strategy.announced_by is not None)
     split, was, its, it = _ONE if len(found) == 1 else _SEVERAL
     if found[0].was_added:
         return f"{what}The {split} {was} found while the query ran, and {its} rows lie behind the watermark"

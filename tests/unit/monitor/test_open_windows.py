@@ -290,6 +290,12 @@ def test_a_watermark_an_hour_ahead_less_a_delay_may_be_of_another_zone_and_one_a
     (remark,) = explained(source_status(split_view(0, watermark=zone), watermark=zone), applied=zone).remarks
     assert remark.startswith("rows of now are late: The watermark is 57 min in the future")
     assert "1 h may be the difference of a time zone" in remark
+    writer = WriterView(name="a", status="active", why="", kind=HoldKind.READ)
+    announced = source_status(split_view(0, watermark=zone), watermark=zone, writers=(writer,))
+    (remark,) = explained(announced, applied=zone).remarks
+    assert remark.startswith(
+        "rows of now are late: The watermark is 57 min in the future: a writer of the topic announ"
+    )
     assert explained(source_status(split_view(0, watermark=minutes), watermark=minutes), applied=minutes).remarks == ()
 
 

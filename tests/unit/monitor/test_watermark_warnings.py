@@ -224,7 +224,7 @@ def test_a_connector_says_how_its_times_without_a_zone_get_one() -> None:
     words = Words(zone='of a DATETIME, name it: .option("timeZone", "Europe/Berlin")')
     for text in (
         zone_text(60 * MINUTE, words),
-        future_text(60 * MINUTE, None, words),
+        future_text(60 * MINUTE, None, words, is_announced=False),
         lead_text(60 * MINUTE, 0, words),
     ):
         assert 'T12:00:00+02:00; of a DATETIME, name it: .option("timeZone", "Europe/Berlin")' in text
@@ -243,13 +243,13 @@ def test_a_watermark_two_hours_ahead_names_the_zone() -> None:
 @pytest.mark.parametrize("minutes", [60, 110, 118, 121])
 def test_rows_without_a_zone_that_are_read_with_a_delay_are_known_by_it(minutes: int) -> None:
     """Their log was being caught up with: the watermark was ahead by the zone less the delay."""
-    text = future_text(minutes * MINUTE, None, KAFKA)
+    text = future_text(minutes * MINUTE, None, KAFKA, is_announced=False)
     assert f"{'1 h' if minutes == 60 else '2 h'} may be the difference of a time zone" in text
 
 
 @pytest.mark.parametrize("minutes", [45, 62, 75, 109, 122])
 def test_a_watermark_that_is_ahead_by_no_zone_gets_no_hint_of_one(minutes: int) -> None:
-    assert "zone" not in future_text(minutes * MINUTE, None, KAFKA).lower()
+    assert "zone" not in future_text(minutes * MINUTE, None, KAFKA, is_announced=False).lower()
 
 
 def led(seconds: int, *, ahead: int, step: int = 5, speed: float = 1.0) -> Lead | None:
@@ -298,7 +298,7 @@ def test_the_warning_of_such_event_times_names_the_zone_and_the_line_to_write() 
 
 def test_a_cap_on_the_future_is_no_way_out_where_all_rows_are_ahead() -> None:
     """With it none of them would move the watermark."""
-    assert future_text(120 * MINUTE, None, KAFKA).endswith(
+    assert future_text(120 * MINUTE, None, KAFKA, is_announced=False).endswith(
         'write .option("maxFutureSkew", "1 hour"), with which no row further in the future moves the watermark; where '
         "all are, correct the event times first: with it alone the watermark would stand"
     )

@@ -50,12 +50,6 @@ _BY_OTHERS = (
 )
 
 
-_BY_WRITERS = (
-    "A writer of the topic announced it: check its clock and its event times, and set maxFutureSkew, with which an "
-    "announcement of the future waits. A watermark never goes back: begin with a new checkpoint location"
-)
-
-
 def warn_of(
     state: SourceState, before: SourceState, now: Millis, max_future_skew: int | None, words: Words = NO_WORDS
 ) -> None:
@@ -89,19 +83,23 @@ def warn_of(
         _log.warning(
             "the checkpoint's watermark, %s, is more than an hour in the future: rows of now are late, and no window "
             "closes before rows with later event times come. %s",
-            watermark_text(before.watermark), future_text((before.watermark or MIN) - now, max_future_skew, words),
+            watermark_text(before.watermark),
+            future_text(
+                (before.watermark or MIN) - now, max_future_skew, words, is_announced=state.announced is not None
+            ),
         )  # fmt: skip
 
 
 def _future_cause(state: SourceState, ahead: int, max_future_skew: int | None, words: Words) -> str:
-    if state.announced is not None:
-        return _BY_WRITERS
-    if state.kept_by is not None and names_a_class(state.kept_by) and max_future_skew is None:
+    is_announced = state.announced is not None
+    if not is_announced and state.kept_by is not None and names_a_class(state.kept_by) and max_future_skew is None:
         return (
             f"Rows of the future, or watermarkStrategy {state.kept_by}, advanced it. Set maxFutureSkew, with which "
             "neither can. A watermark never goes back: begin with a new checkpoint location"
         )
-    return future_text(ahead, max_future_skew, words) if max_future_skew is None else _BY_OTHERS
+    if not is_announced and max_future_skew is not None:
+        return _BY_OTHERS
+    return future_text(ahead, max_future_skew, words, is_announced=is_announced)
 
 
 def _far_future(max_future_skew: int | None) -> int:
