@@ -106,6 +106,10 @@ CASES = {
         ("would wait in its source", "'together'", '.option("alignmentHold", "nothing")'),
         probe_options={**ON_CLOCK, **GROUP}, build_options={**TABLE, **GROUP}, arguments={"wait": False},
     ),
+    "a group that build does not hold back": Case(
+        ("build has alignmentHold nothing", "Leave alignmentHold out of the options of build"),
+        probe_options={**ON_CLOCK, **GROUP}, build_options={**TABLE, **GROUP, "alignmentHold": "nothing"},
+    ),
     "no waiting, with a buffer to wait in": Case(
         ("wait=False and buffer=True", "leave one of them out"),
         probe_options=ON_CLOCK, build_options=TABLE, arguments={"wait": False, "buffer": True},

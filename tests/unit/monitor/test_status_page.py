@@ -481,6 +481,8 @@ def test_of_a_query_that_another_error_ended_it_is_stated_how_to_go_on_and_that_
     unreachable = failed._replace(error=Failure("no answer; check the broker", "UnreachableError")).verdict(NOW)
     assert str(unreachable.facts[2]).startswith("Option: see the error, which states what to do; then start the query")
     assert str(unreachable.facts[3]).startswith("Rows lost: none of 488 310 rows read; the batch that failed")
+    purged = failed._replace(error=Failure("transactions were purged. Begin a new query", "DataLossError")).verdict(NOW)
+    assert str(purged.facts[2]).startswith("Option: see the error, which states what to do")
 
 
 def test_why_open_has_the_error_that_ended_a_query() -> None:

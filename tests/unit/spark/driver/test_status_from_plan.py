@@ -12,6 +12,7 @@ from tests.spark.file_log import TABLE
 from tests.unit.planning.example_states import A, B, C, at, log_of, observation
 from watermark_source.clock import Clock
 from watermark_source.planning.announced import AnnouncedBy
+from watermark_source.planning.disorder import Learned
 from watermark_source.planning.group import FIRST, OtherMember, OtherMembers, Peer, incomplete
 from watermark_source.planning.holds import HeldBy
 from watermark_source.planning.observation import LogTimes
@@ -19,7 +20,7 @@ from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import AfterCatchUp, Alignment, PlanPolicy
 from watermark_source.planning.range_report import BOUNDS_MS, LateRows, RowTotals
 from watermark_source.planning.state import CatchUp, Returning, SourceState, SplitStatus
-from watermark_source.planning.strategy import Announced, Ingestion
+from watermark_source.planning.strategy import Announced, Ingestion, Percentile
 from watermark_source.planning.watermark import MAX, MIN, Millis
 from watermark_source.spark.driver.status import StatusReport
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
@@ -162,6 +163,28 @@ def test_the_status_has_why_rows_are_late_as_the_strategy_in_force_has_it() -> N
         )
         assert status.late_cause == policy.strategy.cause_of_late_rows(500)
         assert status_from_json(status_to_json(status)) == status
+
+
+def test_the_status_has_the_bound_that_was_learned_and_no_newest_time_by_its_limit() -> None:
+    policy, learned = PlanPolicy(strategy=Percentile.of(950_000, 600_000)), Learned(2_000)
+    splits = {A: replace(at(1, 97_999), highest=Millis(100_000)), B: at(1, 97_999)}
+    state = SourceState(splits=splits, watermark=Millis(97_999), learned=learned)
+    log = log_of([100_000], [100_000])
+    planned = plan(state, observation(log), policy, log)
+    status = source_status(
+        Seen(planned, RowCounts()), replace(OPTIONS, policy=policy), "file-log", planned.observation.now
+    )
+    assert status.out_of_orderness == 2_000
+    assert {hold.newest for hold in status.slowest} == {100_000}
+
+
+def test_beside_a_clock_the_status_has_no_newest_time_by_the_bound() -> None:
+    policy, log = PlanPolicy(strategy=Ingestion(10_000, 60_000)), log_of([100_000])
+    planned = plan(SourceState(splits={A: at(1, 39_999)}, watermark=Millis(39_999)), observation(log), policy, log)
+    status = source_status(
+        Seen(planned, RowCounts()), replace(OPTIONS, policy=policy), "file-log", planned.observation.now
+    )
+    assert (status.out_of_orderness, {hold.newest for hold in status.slowest}) == (None, {None})
 
 
 def test_once_time_is_the_clock_the_status_has_no_watermarks_of_splits_and_none_is_idle() -> None:
