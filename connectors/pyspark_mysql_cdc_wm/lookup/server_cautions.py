@@ -97,7 +97,10 @@ def _left_out(server: CheckedServer) -> str | Caution:
     lines = [left_out_text(server.connection, found.left_out)] if found.left_out else []
     matching = found.read | found.left_out
     alone = {entry.text: replace(selection, entries=(entry,)) for entry in selection.entries}
-    if idle := [text for text, one in alone.items() if not any(map(one.matches, matching))]:
+    idle = [text for text, one in alone.items() if not any(map(one.matches, matching))]
+    existing = set(map(selection.key, matching))
+    again = dict.fromkeys(table for table, _ in server.options.snapshot.reread if selection.key(table) not in existing)
+    if idle := [*idle, *(f"{table} of rereadTables" for table in again)]:
         lines.append(f"no table is like {', '.join(idle)} now. One that is created later is read")
     if unseen := hidden_from_user(server.connection, selection):
         user = server.options.client.username
