@@ -15,14 +15,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+from pyspark.sql.types import StringType, StructType
 
 from pyspark_mysql_cdc_wm import certify, verify_certified, verify_copy
 from pyspark_mysql_cdc_wm.lookup import replicas
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verify import Verdict
 from pyspark_mysql_cdc_wm.verifying import cutting, pieces
-from pyspark_mysql_cdc_wm.verifying.comparison import compare, too_long
+from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
+from pyspark_mysql_cdc_wm.verifying.comparison import Kind, compare, fingerprints_of, too_long
+from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database
@@ -411,6 +415,22 @@ def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: Spa
     text, whole = RowText("k", "k"), pieces.KeyRanges((), (KeyRange(None, None),))
     found = compare(copy, pieces.Rows(TableName("shop", "t"), text, text, lambda _: next(answers)), whole, {})
     assert (found.wrong, found.unexamined) == ({}, (0,))
+
+
+def test_a_copy_whose_key_is_null_does_not_have_the_key_with_the_text_of_null(spark: SparkSession) -> None:
+    key = Column(ColumnType.VARCHAR, name="K", collation=45, length=1)
+    table = ComparedTable(TableName("shop", "t"), ("K",), (key,), StructType().add("k", StringType()))
+    hashes = pieces.KeyHashes(table.key, table.key_names, 0)
+    right, wrong = (table.fingerprints(spark.createDataFrame([(k,)], "K string"), hashes) for k in ("N", None))
+    ((piece, stated),) = fingerprints_of(right).items()
+    # By this a certificate is compared.
+    assert fingerprints_of(wrong) != {piece: stated}
+    answers: Iterator[list[tuple[Any, ...]]] = iter([[("0", *stated)], [("N", stated.sha)], [], []])
+    rows = pieces.Rows(table.name, table.key, table.row, lambda _: next(answers))
+    assert compare(wrong.localCheckpoint(), rows, hashes, {}).wrong == {piece: {"N": Kind.ALTERED}}
+    changed = {"N": KeyStates(piece, stated.sha, rows={stated.sha})}
+    for copy, found in ((right, {}), (wrong, {piece: {"N": Kind.ALTERED}})):
+        assert compare(copy.localCheckpoint(), rows, hashes, changed).wrong == found
 
 
 @pytest.mark.timeout(14_400)
