@@ -57,7 +57,7 @@ def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("column grants", _grants, after=("SELECT",), at_load=False)
-    yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
+    yield Check("foreign keys", cascades, after=("tables",), at_load=False)
     yield Check("binlog_do_db", _one_name, after=("REPLICATION CLIENT",), at_load=False)
     yield Check("binlog_error_action", _write_errors, after=("login",), at_load=False)
 
@@ -156,7 +156,7 @@ def _kept_seconds(server: CheckedServer) -> int | None:
     return seconds or None
 
 
-def _cascades(server: CheckedServer) -> str | Caution:
+def cascades(server: CheckedServer) -> str | Caution:
     """Check for cascading foreign keys: MySQL logs their changes since 9.6, unless InnoDB executes them."""
     by_engine = server.switch(_BY_ENGINE) == "ON"
     if not server.connection.is_mariadb and version_numbers(server.connection) >= (9, 6) and not by_engine:
