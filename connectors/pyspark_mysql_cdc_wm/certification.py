@@ -12,10 +12,8 @@ from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.server_cautions import cascades
 from pyspark_mysql_cdc_wm.options.mysql_option_table import OPTION_TABLE
-from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.server_side import ServerSide
 from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
-from pyspark_mysql_cdc_wm.verifying.comparison import too_long
 from pyspark_mysql_cdc_wm.verifying.logged_rows import before_changes, keys_by_piece
 from watermark_source.checks import Caution
 from watermark_source.connector import UnsupportedFormatError, UsageError
@@ -24,8 +22,6 @@ __all__ = ["ASKED_FOR", "OPTIONS", "certify"]
 
 OPTIONS = OPTION_TABLE
 ASKED_FOR = "password"
-_LONG = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY})
-"""Types of which one value may be longer than a packet."""
 
 
 def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str]) -> str:
@@ -57,8 +53,6 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
         with server.of_the_past.read(SparkSession.builder.getOrCreate(), server.since(server.state)) as read:
             by_piece = keys_by_piece(read.changed)
             found = server.pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
-            if any(column.type in _LONG for column in server.table.columns) and read.rows.any_is_too_long():
-                raise too_long()
     position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)
     stated = before_changes(found, read.changed, server.pieces.count)
     made = Certificate(server.table, server.batch, position, server.pieces, stated)

@@ -50,7 +50,7 @@ class ComparedTable:
         return ((columns[name], types[name.lower()]) for name in names)
 
     def _text(self, names: Iterable[str]) -> RowText:
-        return RowText.of(self.described(names), f"table {self.name}")
+        return RowText.of(tuple(self.described(names)), f"table {self.name}")
 
     def fingerprints(self, copy: DataFrame, pieces: Pieces) -> DataFrame:
         """Return ``piece``, ``key`` and ``sha`` of the rows of a copy.

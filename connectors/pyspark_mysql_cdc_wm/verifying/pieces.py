@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
-from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, totals
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, too_long, totals
 
 SIXTEENTHS = 16
 _KEYS_A_STATEMENT = 100_000
@@ -34,7 +34,11 @@ class Rows:
     select: Select
 
     def fingerprints(self, where: str, group: str, without: Collection[str]) -> dict[Any, Fingerprint]:
-        """Return the fingerprints of groups of the rows that match a condition."""
+        """Return the fingerprints of groups of the rows that match a condition.
+
+        Raises:
+            UnsupportedFormatError: a row is too long for the server to have its text (``max_allowed_packet``).
+        """
         keys = sorted(without)
         found = self._groups(where, group, "NOT IN", keys[:_KEYS_A_STATEMENT])
         # A statement has no room for more, whose rows are taken out again.
@@ -54,19 +58,16 @@ class Rows:
         left_out = set(without)
         return {str(key): None if sha is None else int(sha) for key, sha in found if key not in left_out}
 
-    def any_is_too_long(self) -> bool:
-        """Return whether the server has no text of a row, because it is longer than ``max_allowed_packet``."""
-        return bool(
-            self.select(f"SELECT 1 FROM {self.table.quoted} WHERE {self.row.server} IS NULL LIMIT 1")  # noqa: S608 - quoted
-        )
-
     def _groups(self, where: str, group: str, sign: str, keys: Sequence[str]) -> dict[Any, Fingerprint]:
         texts = ", ".join(f"x'{key.encode().hex()}'" for key in keys)
         found = self.select(
-            f"SELECT {group}, {', '.join(totals(self.row.server_digest))} FROM {self.table.quoted}"  # noqa: S608 - quoted
+            f"SELECT {group}, {', '.join(totals(self.row.server_digest))}, COUNT({self.row.counted})"  # noqa: S608 - quoted
+            f" FROM {self.table.quoted}"
             f"{_where(where, f'CAST({self.key.server} AS BINARY) {sign} ({texts})' if keys else '')} GROUP BY 1"
         )
-        return {name: Fingerprint(*map(int, parts)) for name, *parts in found}
+        if any(int(texts) < int(rows) for _, rows, _, texts in found):
+            raise too_long()
+        return {name: Fingerprint(int(rows), int(sha)) for name, rows, sha, _ in found}
 
 
 def _where(*conditions: str) -> str:

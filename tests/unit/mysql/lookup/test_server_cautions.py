@@ -154,18 +154,20 @@ def test_what_a_pattern_does_not_find_and_what_may_not_be_read_is_named(
 
 
 def test_a_label_that_is_kept_once_its_table_is_dropped_is_a_caution() -> None:
-    given = {"tables": "shop.*", "rereadTables": "shop.gone:a,shop.t:b"}
+    labels = "shop.gone:a,shop.t:b"
     more: dict[str, Answer] = {
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": [column("id")],
         "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART": [("shop", "t", "id", None)],
         "SELECT ID, CHARACTER_SET_NAME": COLLATIONS,
         "SELECT 1 FROM": [],
     }
-    assert shown(found("primary key", answers=more, **given)) == (CheckVerdict.OK, "(id)")
+    finding = found("primary key", answers=more, tables="shop.*", rereadTables=labels)
+    assert shown(finding) == (CheckVerdict.OK, "(id)")
     text = "no table is like shop.gone of rereadTables now. One that is created later is read"
-    assert shown(found("tables left out", answers=more, **given)) == (CheckVerdict.WARNING, text)
+    finding = found("tables left out", answers=more, tables="shop.*", rereadTables=labels)
+    assert shown(finding) == (CheckVerdict.WARNING, text)
     more["SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART"] = []
-    refused = found("primary key", answers=more, **given)
+    refused = found("primary key", answers=more, tables="shop.*", rereadTables=labels)
     assert refused.verdict is CheckVerdict.FAILED
     assert "has no primary key, by which its rows" in refused.text
 

@@ -23,6 +23,7 @@ from pyspark_mysql_cdc_wm.certified import verify_certified
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.server_side import ServerSide
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
@@ -125,7 +126,7 @@ def test_a_table_that_foreign_keys_change_without_the_binlog_is_not_certified(
         "SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME": [("shop", "t", "of_user")],
     }
     side = SimpleNamespace(source=SimpleNamespace(options=None))
-    monkeypatch.setattr(certification.ServerSide, "of", lambda *_: nullcontext(side))
+    monkeypatch.setattr(ServerSide, "of", lambda *_: nullcontext(side))
     monkeypatch.setattr(certification, "CheckedServer", lambda _: checked_server(answers, version))
     refused: Any = pytest.raises(UnsupportedFormatError, match=r"shop\.t of_user: .* Verify it as it is instead")
     # The next is the read.
