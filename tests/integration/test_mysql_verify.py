@@ -15,15 +15,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
+from pyspark.sql.types import StringType, StructType
 
 from pyspark_mysql_cdc_wm import certify, verify_certified, verify_copy
 from pyspark_mysql_cdc_wm.lookup import replicas
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verify import Verdict
 from pyspark_mysql_cdc_wm.verifying import cutting, pieces
-from pyspark_mysql_cdc_wm.verifying.comparison import compare, too_long
-from pyspark_mysql_cdc_wm.verifying.row_text import RowText
+from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
+from pyspark_mysql_cdc_wm.verifying.comparison import Kind, compare, fingerprints_of
+from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates
+from pyspark_mysql_cdc_wm.verifying.row_text import RowText, too_long
 from services.wait_until import wait_until
 from tests.integration.mysql_binlog import Database
 from tests.integration.mysql_columns import samples_of
@@ -377,11 +381,14 @@ def test_a_row_that_the_server_has_no_text_of_is_never_accepted(mysql_streams: M
         "INSERT INTO t VALUES (1, 1, 'a', 'b', '[]', POINT(1, 1))",
         f"INSERT INTO t VALUES (2, 2, REPEAT('w', {long}), REPEAT('b', {long}), JSON_ARRAY(REPEAT('d', {long})), "
         f"ST_GeomFromText(CONCAT('LINESTRING(0 0', REPEAT(',1 1', {long // 16}), ')')))",
+        "INSERT INTO t SELECT 3, 3, words, bytes, doc, shape FROM t WHERE id = 2",
     )
     mysql_streams.run(mysql_streams.source("t"), "copy")
     copy = mysql_streams.result("copy").where("marker IS NULL")
     ((limit,),) = database.run("SELECT @@GLOBAL.max_allowed_packet")
     assert verified(mysql_streams, copy).accepted
+    # The exclusive or is that of the one row, and two are lost.
+    short = copy.where("id = 1")
     fraction = F.expr("IF(id = 2, 1.5, CAST(n AS DECIMAL(9, 1)))")
     answers = {}
     try:
@@ -390,6 +397,7 @@ def test_a_row_that_the_server_has_no_text_of_is_never_accepted(mysql_streams: M
             without = F.when(F.col("id") == 1, F.col(name))
             for damage, damaged in (
                 ("none", copy), ("lacks it", copy.withColumn(name, without)), ("other", copy.withColumn("n", fraction)),
+                ("tripled", short.union(short).union(short)),
             ):  # fmt: skip
                 try:
                     answers[name, damage] = verified(mysql_streams, damaged, columns=f"id,n,{name}").summary
@@ -407,10 +415,26 @@ def test_a_row_that_the_server_has_no_text_of_is_never_accepted(mysql_streams: M
 def test_a_range_that_differs_differs_where_no_row_is_found_that_does(spark: SparkSession) -> None:
     """Of an engine without transactions the rows may be others when they are read again."""
     copy = spark.createDataFrame([(0, "1", 1)], "piece int, key string, sha bigint")
-    answers: Iterator[list[tuple[Any, ...]]] = iter([[(0, 1, 9)], [("1", 1)]])
+    answers: Iterator[list[tuple[Any, ...]]] = iter([[(0, 1, 9, 1)], [("1", 1)]])
     text, whole = RowText("k", "k"), pieces.KeyRanges((), (KeyRange(None, None),))
     found = compare(copy, pieces.Rows(TableName("shop", "t"), text, text, lambda _: next(answers)), whole, {})
     assert (found.wrong, found.unexamined) == ({}, (0,))
+
+
+def test_a_copy_whose_key_is_null_does_not_have_the_key_with_the_text_of_null(spark: SparkSession) -> None:
+    key = Column(ColumnType.VARCHAR, name="K", collation=45, length=1)
+    table = ComparedTable(TableName("shop", "t"), ("K",), (key,), StructType().add("k", StringType()))
+    hashes = pieces.KeyHashes(table.key, table.key_names, 0)
+    right, wrong = (table.fingerprints(spark.createDataFrame([(k,)], "K string"), hashes) for k in ("N", None))
+    ((piece, stated),) = fingerprints_of(right).items()
+    # By this a certificate is compared.
+    assert fingerprints_of(wrong) != {piece: stated}
+    answers: Iterator[list[tuple[Any, ...]]] = iter([[("0", *stated, 1)], [("N", stated.sha)], [], []])
+    rows = pieces.Rows(table.name, table.key, table.row, lambda _: next(answers))
+    assert compare(wrong.localCheckpoint(), rows, hashes, {}).wrong == {piece: {"N": Kind.ALTERED}}
+    changed = {"N": KeyStates(piece, stated.sha, rows={stated.sha})}
+    for copy, found in ((right, {}), (wrong, {piece: {"N": Kind.ALTERED}})):
+        assert compare(copy.localCheckpoint(), rows, hashes, changed).wrong == found
 
 
 @pytest.mark.timeout(14_400)

@@ -57,7 +57,7 @@ def gaps(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
     if options.reads_tables:
         yield Check("engine", _engine, after=("tables",), at_load=False)
     yield Check("column grants", _grants, after=("SELECT",), at_load=False)
-    yield Check("foreign keys", _cascades, after=("tables",), at_load=False)
+    yield Check("foreign keys", cascades, after=("tables",), at_load=False)
     yield Check("binlog_do_db", _one_name, after=("REPLICATION CLIENT",), at_load=False)
     yield Check("binlog_error_action", _write_errors, after=("login",), at_load=False)
 
@@ -97,7 +97,10 @@ def _left_out(server: CheckedServer) -> str | Caution:
     lines = [left_out_text(server.connection, found.left_out)] if found.left_out else []
     matching = found.read | found.left_out
     alone = {entry.text: replace(selection, entries=(entry,)) for entry in selection.entries}
-    if idle := [text for text, one in alone.items() if not any(map(one.matches, matching))]:
+    idle = [text for text, one in alone.items() if not any(map(one.matches, matching))]
+    existing = set(map(selection.key, matching))
+    again = dict.fromkeys(table for table, _ in server.options.snapshot.reread if selection.key(table) not in existing)
+    if idle := [*idle, *(f"{table} of rereadTables" for table in again)]:
         lines.append(f"no table is like {', '.join(idle)} now. One that is created later is read")
     if unseen := hidden_from_user(server.connection, selection):
         user = server.options.client.username
@@ -153,7 +156,7 @@ def _kept_seconds(server: CheckedServer) -> int | None:
     return seconds or None
 
 
-def _cascades(server: CheckedServer) -> str | Caution:
+def cascades(server: CheckedServer) -> str | Caution:
     """Check for cascading foreign keys: MySQL logs their changes since 9.6, unless InnoDB executes them."""
     by_engine = server.switch(_BY_ENGINE) == "ON"
     if not server.connection.is_mariadb and version_numbers(server.connection) >= (9, 6) and not by_engine:

@@ -156,17 +156,18 @@ def _check_chunk_columns(server: CheckedServer) -> None:
 
 
 def _check_again(server: CheckedServer) -> None:
-    """Check that the tables of the option rereadTables exist, and that their rows can replace those read before.
+    """Check that rows of the tables of the option rereadTables can replace those read before.
+
+    A table may be gone: its label stays in the options of a query that has read it.
 
     Raises:
-        OptionError: one does not exist, or has no primary key.
+        OptionError: one has no primary key.
     """
-    tables = {server.selection.key(name): table for name, table in server.tables.items()}
+    unkeyed = {server.selection.key(name) for name, table in server.tables.items() if not table.key}
     for table, label in server.options.snapshot.reread:
-        found = tables.get(server.selection.key(table))
-        if found is None or not found.key:
-            why = "does not exist" if found is None else "has no primary key, by which its rows would be known again"
-            raise OptionError("rereadTables", f"{table}:{label}", f"the table {why}")
+        if server.selection.key(table) in unkeyed:
+            why = "the table has no primary key, by which its rows would be known again"
+            raise OptionError("rereadTables", f"{table}:{label}", why)
 
 
 def check_key(name: TableName, table: TableColumns) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
-from pyspark.sql.types import DataType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.table_definition import Column
@@ -50,7 +50,7 @@ class ComparedTable:
         return ((columns[name], types[name.lower()]) for name in names)
 
     def _text(self, names: Iterable[str]) -> RowText:
-        return RowText.of(self.described(names), f"table {self.name}")
+        return RowText.of(tuple(self.described(names)), f"table {self.name}")
 
     def fingerprints(self, copy: DataFrame, pieces: Pieces) -> DataFrame:
         """Return ``piece``, ``key`` and ``sha`` of the rows of a copy.
@@ -65,12 +65,16 @@ class ComparedTable:
                 "table's, or name those to compare by the option columns"
             )
         values: list[Expression] = []
+        keys = set(map(str.lower, self.key_names))
         whole = F.expr("true")
         for each in self.schema:
             value, kind = F.col(quoted(each.name)), kinds[each.name.lower()]
             if kind.simpleString() != each.dataType.simpleString():
                 given, value = value, value.try_cast(each.dataType)
                 whole &= value.try_cast(kind).eqNullSafe(given)
+            if each.name.lower() in keys and isinstance(each.dataType, StringType):
+                # No key of text is null, and a null alone in a row has the text of the key 'N'.
+                whole &= value.isNotNull()
             values.append(value.alias(each.name))
         rows = copy.select(*values, whole.alias(_WHOLE))
         # Not a null, which would equal that of a row that the server has no text of.

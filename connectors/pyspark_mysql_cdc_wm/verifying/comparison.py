@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's docu
 
 from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates, keys_by_piece
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
-from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, totals
-from watermark_source.errors import UnsupportedFormatError, printable, shortened
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, too_long, totals
+from watermark_source.errors import printable, shortened
 
 _EXAMINED = 20
 """Number of pieces that differ whose keys are looked up."""
@@ -137,14 +137,6 @@ def _against(copy: Mapping[str, Sequence[int]], server: Mapping[str, int | None]
         elif rows[0] != server[key]:
             wrong[key] = Kind.ALTERED
     return wrong
-
-
-def too_long() -> UnsupportedFormatError:
-    """Return the error for a row that has no fingerprint."""
-    return UnsupportedFormatError(
-        "a row is longer than the server's max_allowed_packet, so that it has no fingerprint. Leave its long "
-        "columns out by the option excludeColumns"
-    )
 
 
 def _among(rows: Sequence[int], states: KeyStates) -> Kind | None:

@@ -3,7 +3,7 @@ own (text, labels, times), by the first digits of the key's SHA-256."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
-from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, totals
+from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, too_long, totals
 
 SIXTEENTHS = 16
 _KEYS_A_STATEMENT = 100_000
@@ -33,13 +33,19 @@ class Rows:
     row: RowText
     select: Select
 
-    def fingerprints(self, where: str, group: str, without: Collection[str]) -> Iterator[tuple[Any, Fingerprint]]:
-        """Yield groups of the rows that match a condition, and their fingerprints."""
-        for name, *found in self.select(
-            f"SELECT {group}, {', '.join(totals(self.row.server_digest))} FROM {self.table.quoted}"  # noqa: S608 - quoted
-            f"{self._where(where, without)} GROUP BY 1"
-        ):
-            yield name, Fingerprint(*map(int, found))
+    def fingerprints(self, where: str, group: str, without: Collection[str]) -> dict[Any, Fingerprint]:
+        """Return the fingerprints of groups of the rows that match a condition.
+
+        Raises:
+            UnsupportedFormatError: a row is too long for the server to have its text (``max_allowed_packet``).
+        """
+        keys = sorted(without)
+        found = self._groups(where, group, "NOT IN", keys[:_KEYS_A_STATEMENT])
+        # A statement has no room for more, whose rows are taken out again.
+        for at in range(_KEYS_A_STATEMENT, len(keys), _KEYS_A_STATEMENT):
+            for name, (rows, sha) in self._groups(where, group, "IN", keys[at : at + _KEYS_A_STATEMENT]).items():
+                found[name] = Fingerprint(found[name].rows - rows, found[name].sha ^ sha)
+        return {name: each for name, each in found.items() if each.rows}
 
     def by_key(self, where: str, without: Collection[str]) -> dict[str, int | None]:
         """Return the fingerprint of each row that matches a condition by the text of its key.
@@ -47,23 +53,26 @@ class Rows:
         It is ``None`` for a row that is too long for the server to have its text (``max_allowed_packet``).
         """
         found = self.select(
-            f"SELECT {self.key.server}, {self.row.server_digest}"  # noqa: S608 - quoted
-            f" FROM {self.table.quoted}{self._where(where, without)}"
+            f"SELECT {self.key.server}, {self.row.server_digest} FROM {self.table.quoted}{_where(where)}"  # noqa: S608 - quoted
         )
-        return {str(key): None if sha is None else int(sha) for key, sha in found}
+        left_out = set(without)
+        return {str(key): None if sha is None else int(sha) for key, sha in found if key not in left_out}
 
-    def any_is_too_long(self) -> bool:
-        """Return whether the server has no text of a row, because it is longer than ``max_allowed_packet``."""
-        return bool(
-            self.select(f"SELECT 1 FROM {self.table.quoted} WHERE {self.row.server} IS NULL LIMIT 1")  # noqa: S608 - quoted
+    def _groups(self, where: str, group: str, sign: str, keys: Sequence[str]) -> dict[Any, Fingerprint]:
+        texts = ", ".join(f"x'{key.encode().hex()}'" for key in keys)
+        found = self.select(
+            f"SELECT {group}, {', '.join(totals(self.row.server_digest))}, COUNT({self.row.counted})"  # noqa: S608 - quoted
+            f" FROM {self.table.quoted}"
+            f"{_where(where, f'CAST({self.key.server} AS BINARY) {sign} ({texts})' if keys else '')} GROUP BY 1"
         )
+        if any(int(texts) < int(rows) for _, rows, _, texts in found):
+            raise too_long()
+        return {name: Fingerprint(int(rows), int(sha)) for name, rows, sha, _ in found}
 
-    def _where(self, where: str, without: Collection[str]) -> str:
-        conditions = [where] if where else []
-        if without:
-            keys = ", ".join(f"x'{key.encode().hex()}'" for key in sorted(without))
-            conditions.append(f"CAST({self.key.server} AS BINARY) NOT IN ({keys})")
-        return f" WHERE {' AND '.join(conditions)}" if conditions else ""
+
+def _where(*conditions: str) -> str:
+    given = " AND ".join(filter(None, conditions))
+    return f" WHERE {given}" if given else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,7 @@ class KeyRanges:
         return {
             int(piece): found
             for at in range(len(self.ranges))
-            for piece, found in rows.fingerprints(self.where(at), str(at), without(at))
+            for piece, found in rows.fingerprints(self.where(at), str(at), without(at)).items()
         }
 
     def where(self, piece: int) -> str:
@@ -160,7 +169,7 @@ class KeyHashes:
             more = without(piece)
             if piece == self.count or len(left_out) + len(more) > _KEYS_A_STATEMENT:
                 where = self._within(first, piece - 1)
-                found |= {int(name, 16): of for name, of in rows.fingerprints(where, self._digits, left_out)}
+                found |= {int(name, 16): of for name, of in rows.fingerprints(where, self._digits, left_out).items()}
                 first, left_out = piece, []
             left_out += more
         return found

@@ -8,7 +8,7 @@ and the exclusive or. By CRC-32, which is linear, values swapped between rows of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +21,8 @@ from watermark_source.errors import UnsupportedFormatError
 
 _HEX_DIGITS = 15
 """Hexadecimal digits of the SHA-256 in a fingerprint: Spark has no 64-bit numbers without a sign."""
+_LONG = frozenset({ColumnType.BLOB, ColumnType.JSON, ColumnType.GEOMETRY})
+"""Types of which one value may be longer than a packet."""
 
 
 class _Texts(NamedTuple):
@@ -106,9 +108,11 @@ class RowText:
 
     server: str
     spark: str
+    counted: str = "*"
+    """What ``COUNT`` counts on the server: the texts, where a row may be too long to have one."""
 
     @classmethod
-    def of(cls, columns: Iterable[tuple[Column, DataType]], where: str) -> RowText:
+    def of(cls, columns: Sequence[tuple[Column, DataType]], where: str) -> RowText:
         """Return the text of columns with their types in a stream, in this order; ``where`` names the table.
 
         Raises:
@@ -121,7 +125,9 @@ class RowText:
         # A text that is longer than max_allowed_packet is null, and not the letter of a null: so is the row's then.
         server = [f"IF({name} IS NULL, 'N', {_part(text.server.format(name), 'LENGTH', text)})" for name, text in found]
         spark = [f"COALESCE({_part(text.spark.format(name), 'octet_length', text)}, 'N')" for name, text in found]
-        return cls("CONCAT(" + ", ',', ".join(server) + ")", f"concat_ws(',', {', '.join(spark)})")
+        whole = "CONCAT(" + ", ',', ".join(server) + ")"
+        may_be_long = any(column.type in _LONG for column, _ in columns)
+        return cls(whole, f"concat_ws(',', {', '.join(spark)})", whole if may_be_long else "*")
 
     @property
     def server_digest(self) -> str:
@@ -152,3 +158,11 @@ class Fingerprint(NamedTuple):
 def totals(digest: str) -> tuple[str, str]:
     """Return the fields of a ``Fingerprint`` as aggregates, in the words of both the server and Spark."""
     return "COUNT(*)", f"BIT_XOR({digest})"
+
+
+def too_long() -> UnsupportedFormatError:
+    """Return the error for a row that has no fingerprint."""
+    return UnsupportedFormatError(
+        "a row is longer than the server's max_allowed_packet, so that it has no fingerprint. Leave its long "
+        "columns out by the option excludeColumns"
+    )

@@ -8,6 +8,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
 from pyspark_mysql_cdc_wm.lookup.server_checks import checks_of
+from tests.unit.mysql.lookup.test_table_columns import COLLATIONS, column
 from tests.unit.mysql.recorded_answers import Answer, checked_server
 from watermark_source.checks import CheckVerdict, Finding, examine
 from watermark_source.errors import RefusedError, UnknownSplitError
@@ -150,6 +151,25 @@ def test_what_a_pattern_does_not_find_and_what_may_not_be_read_is_named(
     finding = found("tables left out", answers=more, tables=tables)
     assert finding.verdict is verdict
     assert seen in finding.text
+
+
+def test_a_label_that_is_kept_once_its_table_is_dropped_is_a_caution() -> None:
+    labels = "shop.gone:a,shop.t:b"
+    more: dict[str, Answer] = {
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": [column("id")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART": [("shop", "t", "id", None)],
+        "SELECT ID, CHARACTER_SET_NAME": COLLATIONS,
+        "SELECT 1 FROM": [],
+    }
+    finding = found("primary key", answers=more, tables="shop.*", rereadTables=labels)
+    assert shown(finding) == (CheckVerdict.OK, "(id)")
+    text = "no table is like shop.gone of rereadTables now. One that is created later is read"
+    finding = found("tables left out", answers=more, tables="shop.*", rereadTables=labels)
+    assert shown(finding) == (CheckVerdict.WARNING, text)
+    more["SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, SUB_PART"] = []
+    refused = found("primary key", answers=more, tables="shop.*", rereadTables=labels)
+    assert refused.verdict is CheckVerdict.FAILED
+    assert "has no primary key, by which its rows" in refused.text
 
 
 CASCADING = """CREATE TABLE `t` (

@@ -6,26 +6,31 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import DecimalType, IntegerType, StringType, StructType
 
+from pyspark_mysql_cdc_wm import certification
 from pyspark_mysql_cdc_wm.certification import certify
 from pyspark_mysql_cdc_wm.certified import verify_certified
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.server_side import ServerSide
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates, before_changes
 from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
+from tests.unit.mysql.recorded_answers import Answer, checked_server
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError, UsageError
 
 COLUMNS = (
@@ -108,6 +113,25 @@ def test_a_file_is_written_whole_and_never_over_another(tmp_path: Path, monkeypa
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"none\.json cannot be read"):
         verify_certified(None, tmp_path / "none.json")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("version", "lacks"), [("9.5.9", True), ("9.6.0", False)])
+def test_a_table_that_foreign_keys_change_without_the_binlog_is_not_certified(
+    version: str, lacks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: dict[str, Answer] = {
+        "SHOW GLOBAL VARIABLES": [],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE": [("shop", "t", "BASE TABLE", "InnoDB")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, COLUMN_NAME, LOWER(DATA_TYPE)": [("shop", "t", "id", "int", "select", "PRI")],
+        "SELECT TABLE_SCHEMA, TABLE_NAME, CONSTRAINT_NAME": [("shop", "t", "of_user")],
+    }
+    side = SimpleNamespace(source=SimpleNamespace(options=None))
+    monkeypatch.setattr(ServerSide, "of", lambda *_: nullcontext(side))
+    monkeypatch.setattr(certification, "CheckedServer", lambda _: checked_server(answers, version))
+    refused: Any = pytest.raises(UnsupportedFormatError, match=r"shop\.t of_user: .* Verify it as it is instead")
+    # The next is the read.
+    with refused if lacks else pytest.raises(AttributeError, match="of_the_past"):
+        certify(tmp_path / "t.json", checkpoint=tmp_path, options={})
 
 
 def test_a_piece_is_as_it_was_before_its_keys_changed() -> None:
