@@ -209,6 +209,11 @@ def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any
     assert "pw" not in str(raised.value)
 
 
+@pytest.mark.parametrize("address", ["https://[::1]:8081/base", "http://registry", "http://127.0.0.1:81"])
+def test_a_registry_is_named_by_its_address(address: str) -> None:
+    assert str(SchemaRegistry.of(address, login="user:secret", timeout_ms=1)) == address
+
+
 def test_the_client_imports_no_compiled_code() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
