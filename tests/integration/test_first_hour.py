@@ -108,7 +108,7 @@ def test_the_first_late_rows_name_how_many_how_late_and_the_bound_to_write(hour:
     line, *_ = hour.warnings("disorder")
     assert " rows of " in line
     assert " late: windows, joins and deduplication drop such rows." in line
-    assert 'maxOutOfOrderness is 0 ms: write .option("maxOutOfOrderness", "' in line
+    assert 'maxOutOfOrderness (0 ms): write .option("maxOutOfOrderness", "' in line
 
 
 def test_a_partition_without_event_times_is_named(hour: Hour) -> None:
