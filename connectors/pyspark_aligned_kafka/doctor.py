@@ -418,14 +418,15 @@ def _timestamp_type(cluster: CheckedCluster) -> str | Caution:
     policy = cluster.options.engine.policy
     lag = policy.strategy.write_delay
     by_producers = [name for name, each in cluster.settings.items() if each.get(TIMESTAMP_TYPE) == CREATE_TIME]
-    if lag is not None and by_producers and cluster.options.event_time is None:
+    if cluster.options.event_time is not None or not by_producers:
+        return shown
+    if lag is not None:
         return Caution(
             f"{shown}. With watermarkStrategy ingestion a record of {listed(by_producers)} that is written more than "
             f"{format_duration(lag)} after its own timestamp may be late: set maxWatermarkLag to what the slowest "
             "producer needs, or message.timestamp.type to LogAppendTime"
         )
-    is_moved = cluster.options.event_time is None and policy.strategy.tasks_observe.is_event_times
-    if is_moved and by_producers and policy.max_future_skew is None:
+    if policy.max_future_skew is None and policy.strategy.tasks_observe.is_event_times:
         return Caution(
             f"{shown}. Producers date the records: one whose clock is ahead makes all other rows late. Set "
             "maxFutureSkew, for example 10 minutes"

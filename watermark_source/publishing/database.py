@@ -73,15 +73,14 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
             "written, and commit it after publish_in"
         )
     key, until, text = (table, mark.writer), mark.watermark, str(mark)
-    ended = None
     try:
         with closing(driver.cursor()) as cursor:
             cursor.execute(_FIND.replace("?", sign), key)
             *found, stands = _values_of(cursor.fetchone()) or (*key, None)
-            other, ended = _stated_meanwhile(mark, table, stands), _ended(mark, stands)
+            refusal = _refusal(mark, table, stands)
             if stands is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
-            elif found == list(key) and other is None and ended is None:
+            elif found == list(key) and refusal is None:
                 cursor.execute(_UPDATE.replace("?", sign), (until, text, *key, until))
     except Exception as error:
         raise SourceError(
@@ -94,36 +93,33 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
             "that the time of one would be stated for both; choose names that differ by more than case, accents and "
             f"spaces at their ends, or give the columns of {_TABLE} a binary collation"
         )
-    if ended is not None:
-        raise UsageError(f"table {table}, {ended}, or delete its row of {_TABLE}")
-    if other is not None:
-        raise UsageError(
-            f"table {table}, writer {mark.writer}: another query has stated under this name since this one did, batch "
-            f"{other.batch} of {other.checkpoint}. A name belongs to one query, since the later of their times would "
-            "count for both: stop one of them, or give it a name of its own, and start the other again"
-        )
+    if refusal is not None:
+        raise UsageError(refusal)
 
 
-def _stated_meanwhile(mark: Mark, table: str, stands: str | None) -> Mark | None:
-    """Return what another query has stated under a mark's name since its own query last did.
+def _refusal(mark: Mark, table: str, stands: str | None) -> str | None:
+    """Return why a mark must not be stated because of another query under its name, by the text that stands.
 
     A new checkpoint finds that of the query before, which stands still, also where its own transaction
     is rolled back.
     """
     key, found = (table, mark.writer, mark.query), stands or ""
     other = decoded(found, f"a row of {_TABLE}")
-    if other is not None and other.query != mark.query and _found_by.get(key, found) != found:
-        # It may be started again, once the other is stopped.
-        del _found_by[key]
-        return other
+    stood = _found_by.get(key, found)
     _found_by[key] = found
-    return None
-
-
-def _ended(mark: Mark, stands: str | None) -> str | None:
-    """Return the error of a mark under the name of a query that writes no more, by the text that stands."""
-    other = decoded(stands or "", f"a row of {_TABLE}")
-    return None if other is None else refusal_after_end(mark.query, other)
+    if other is None or other.query == mark.query:
+        return None
+    if (ended := refusal_after_end(mark.query, other)) is not None:
+        return f"table {table}, {ended}, or delete its row of {_TABLE}"
+    if stood == found:
+        return None
+    # It may be started again, once the other is stopped.
+    del _found_by[key]
+    return (
+        f"table {table}, writer {mark.writer}: another query has stated under this name since this one did, batch "
+        f"{other.batch} of {other.checkpoint}. A name belongs to one query, since the later of their times would "
+        "count for both: stop one of them, or give it a name of its own, and start the other again"
+    )
 
 
 def _commits_each_statement(driver: Any) -> bool:

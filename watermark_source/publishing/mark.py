@@ -124,7 +124,12 @@ def newest(marks: Iterable[Mark]) -> Mapping[str, Mark]:
 
 
 def _order(mark: Mark) -> tuple[int, bool, int]:
-    return MIN if mark.watermark is None else mark.watermark, not mark.ended, mark.batch or 0
+    return or_least(mark.watermark), not mark.ended, mark.batch or 0
+
+
+def or_least(watermark: Millis | None) -> Millis:
+    """Return a time to compare with others; nothing known is before all of them."""
+    return MIN if watermark is None else watermark
 
 
 class Holder(NamedTuple):
@@ -148,4 +153,4 @@ def holder_of(marks: Mapping[str, Mark], writers: Collection[str] = ()) -> Holde
         writers: names of writers that are waited for, beside those that have a mark.
     """
     every = [Holder(name, marks.get(name)) for name in sorted({*marks, *writers})]
-    return min(every, key=lambda each: MIN if each.watermark is None else each.watermark, default=None)
+    return min(every, key=lambda each: or_least(each.watermark), default=None)

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from watermark_source.errors import UsageError, listed
-from watermark_source.planning.watermark import MIN, Millis
+from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.file_sink import SinkLog
 from watermark_source.publishing.folder import FOLDER, Folder, delete, file_of, marks_of, names_of_marks, write
-from watermark_source.publishing.mark import Mark, newest, refusal_after_end
+from watermark_source.publishing.mark import Mark, newest, or_least, refusal_after_end
 from watermark_source.publishing.target import Target
 
 _STATING: Final[set[tuple[str, str]]] = set()
@@ -105,8 +105,8 @@ class TableTarget(Target):
     def _delete_earlier(self) -> None:
         """Delete the marks of earlier runs; not one that has stated a later time meanwhile, which counts on."""
         assert self._mark is not None
-        ours = MIN if self._mark.watermark is None else self._mark.watermark
-        later = {name for name, mark in marks_of(self._folder).items() if (mark.watermark or MIN) > ours}
+        ours, marks = or_least(self._mark.watermark), marks_of(self._folder)
+        later = {name for name, mark in marks.items() if or_least(mark.watermark) > ours}
         delete(self._folder, self._earlier - later)
         self._earlier &= later
 

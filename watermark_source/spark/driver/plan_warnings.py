@@ -14,7 +14,7 @@ from watermark_source.planning.catch_up import is_done
 from watermark_source.planning.generator import names_a_class
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
-from watermark_source.planning.strategy import CLOCKS_DIFFER
+from watermark_source.planning.strategy import CLOCKS_DIFFER, WatermarkStrategy
 from watermark_source.planning.watermark import LAST, MAX, MIN, Millis, is_moment, watermark_text
 from watermark_source.spark.driver.status_from_plan import Seen, source_status
 from watermark_source.spark.options import EngineOptions
@@ -171,8 +171,7 @@ class WatermarkWarnings:
         by_clock = self._ahead(watermark)
         if self._warned_of_lead or watermark is None or by_clock > _far_future(options.policy.max_future_skew):
             return
-        behind, patience = seen.facts(options).policy.strategy.behind_highest or 0, options.watermark_warning_after
-        ahead = by_clock + behind
+        ahead, patience = by_clock + (self._strategy(seen).behind_highest or 0), options.watermark_warning_after
         self._lead = lead(self._lead, watermark, ahead, now, patience) if by_clock else None
         if self._lead is not None and (is_over or self._lead.is_due(now, patience)):
             self._warned_of_lead = True
@@ -219,10 +218,14 @@ class WatermarkWarnings:
             if rows.late.rows and split not in self._late
         ]
         self._late |= {each.split for each in found}
-        strategy, skew = seen.facts(self._options).policy.strategy, self._options.policy.max_future_skew
+        strategy, skew = self._strategy(seen), self._options.policy.max_future_skew
         cause = attrgetter("was_idle", "was_added")
         for _, splits in groupby(sorted(found, key=cause), key=cause):
             _log.warning("%s", late_text(splits, strategy, seen.words, skew, self._ahead(watermark)))
+
+    def _strategy(self, seen: Seen) -> WatermarkStrategy:
+        """Return the strategy in force after a plan; ``note`` looks at none whose event time is the clock."""
+        return self._options.policy.with_learned(seen.plan.state.learned).strategy
 
     def _ahead(self, watermark: int | None) -> int:
         """Return by how many milliseconds a watermark is ahead of the clock, 0 if it is not."""
