@@ -50,7 +50,7 @@ SECTIONS: Mapping[tuple[str, str], str] = {
     ("Errors", "watermark_source.connector"): (
         "WatermarkSourceError OptionError StartMismatchError SchemaError UsageError MissingPackageError OffsetError "
         "SourceError UnreachableError RefusedError UnknownSplitError ResponseTimeoutError CorruptDataError "
-        "EventTimeError UnsupportedFormatError DataLossError"
+        "EventTimeError UnsupportedFormatError DataLossError UnskippableLossError"
     ),
     ("Stores of alignment groups", "watermark_source.group_store.store"): "Store Identity Answer",
     ("Where stores are found", "watermark_source.group_store.database"): "STORES store_of",

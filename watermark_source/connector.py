@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from watermark_source.errors import StartMismatchError as StartMismatchError
     from watermark_source.errors import UnknownSplitError as UnknownSplitError
     from watermark_source.errors import UnreachableError as UnreachableError
+    from watermark_source.errors import UnskippableLossError as UnskippableLossError
     from watermark_source.errors import UnsupportedFormatError as UnsupportedFormatError
     from watermark_source.errors import UsageError as UsageError
     from watermark_source.errors import WatermarkSourceError as WatermarkSourceError
@@ -114,7 +115,7 @@ _HOMES = {
         "SourceDefinition SplitDiscovery StartPositions",
         "errors": "CorruptDataError DataLossError EventTimeError MissingPackageError OffsetError OptionError "
         "RefusedError ResponseTimeoutError SchemaError SourceError StartMismatchError UnknownSplitError "
-        "UnreachableError UnsupportedFormatError UsageError WatermarkSourceError",
+        "UnreachableError UnskippableLossError UnsupportedFormatError UsageError WatermarkSourceError",
         "option_table": "Option OptionTable Renamed at_least_one boolean duration integer non_empty one_of "
         "positive_integer true_or_false word",
         "planning.announced": "LoggedStatement",

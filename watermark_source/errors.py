@@ -21,7 +21,8 @@
     │   ├── EventTimeError          a record without an event time in the place that the user has named
     │   ├── PayloadError            a value that does not fit the user's schema, where the user chose FAILFAST
     │   └── UnsupportedFormatError  bytes of a format that this version does not read
-    ├── DataLossError               rows to be read no longer exist (``failOnDataLoss``)
+    ├── DataLossError               rows to be read no longer exist (``failOnDataLoss``); ``UnskippableLossError`` where
+    │                               the query cannot continue without them
     └── InternalError               a bug of this project
 
 Each message states what was seen, what is accepted or expected, and what to do. No message holds a secret. If Spark has
@@ -171,6 +172,10 @@ class UnsupportedFormatError(SourceError):
 
 class DataLossError(WatermarkSourceError):
     """Rows to be read no longer exist, and ``failOnDataLoss`` is true."""
+
+
+class UnskippableLossError(DataLossError):
+    """Rows to be read no longer exist, and what follows them cannot be read either, whatever ``failOnDataLoss`` is."""
 
 
 class InternalError(WatermarkSourceError):

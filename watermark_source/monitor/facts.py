@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from watermark_source.durations import age_text, count_text
-from watermark_source.errors import DataLossError
+from watermark_source.errors import DataLossError, UnskippableLossError
 from watermark_source.monitor.failure import Failure
 from watermark_source.monitor.history import NO_HOLDER
 from watermark_source.monitor.holder import Since, begin_text, holders_text, holding, since_text, slow_batch
@@ -102,7 +102,7 @@ def _option_after_end(of: QueryClocks | None, batch: int | None, error: Failure 
     if batch is not None:
         again += f": it continues with batch {count_text(batch + 1)}"
     if error is not None and error.own:
-        if error.own == DataLossError.__name__ and "failOnDataLoss" in error.text:
+        if error.own == DataLossError.__name__:
             return Fact("Option", "failOnDataLoss", f", as the error states; then {again}")
         return Fact("Option", "see the error", f", which states what to do; then {again}")
     if error is not None:
@@ -117,7 +117,7 @@ def _lost_by_end(of: QueryClocks | None, error: Failure | None, dropped: int) ->
     lost = none if of is None else _lost(of, tuple(missing_rows(of.sources)), dropped)
     if error is None:
         return lost
-    if error.own == DataLossError.__name__:
+    if error.own in (DataLossError.__name__, UnskippableLossError.__name__):
         read = f", deleted before they were read; of those that were read: {lost.value}{lost.about}"
         return lost._replace(value="those that the error names", about=read)
     return lost._replace(about=f"{lost.about}; the batch that failed is repeated from the checkpoint")

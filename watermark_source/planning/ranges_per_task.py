@@ -12,7 +12,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
-from watermark_source.errors import DataLossError
+from watermark_source.errors import UnskippableLossError
 from watermark_source.grouping import grouped
 from watermark_source.planning.split import SplitRange
 
@@ -134,8 +134,7 @@ def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
     pieces of a split never overlap, and leave nothing out.
 
     Raises:
-        DataLossError: the log ends before a start that is not late. Spark's own source fails here as well, whatever
-            ``failOnDataLoss`` states.
+        UnskippableLossError: the log ends before a start that is not late. Spark's own source fails here as well.
     """
     (split, start, end), whole = piece.range, piece.whole
     is_first, is_last = start == whole.range.start, end == whole.range.end
@@ -144,7 +143,7 @@ def bind(piece: OpenPiece, log: SplitRange) -> SplitRange:
     if whole.late_end:
         end = log.end if is_last else min(end, log.end)
         if end < start and is_first and not whole.late_start:
-            raise DataLossError(
+            raise UnskippableLossError(
                 f"{split} is read from position {start} on, and ends at {log.end} now: "
                 "its log was created again or truncated. Begin within it, for example at its first position"
             )

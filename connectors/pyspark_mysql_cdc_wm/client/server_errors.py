@@ -9,12 +9,12 @@ from enum import Enum, auto
 import pymysql
 
 from watermark_source.errors import (
-    DataLossError,
     RefusedError,
     ResponseTimeoutError,
     SourceError,
     UnknownSplitError,
     UnreachableError,
+    UnskippableLossError,
     WatermarkSourceError,
     shortened,
 )
@@ -185,7 +185,7 @@ def dump_error(code: int, text: str, reached: str, where: str, user: str) -> Wat
             # The server answers the same for a purged file and for one that it never wrote.
             seen = "does not have this file of the binlog: it was purged before it was read, or never written"
             other = ". After RESET BINARY LOGS AND GTIDS, or on another server, begin a new query"
-        return DataLossError(
+        return UnskippableLossError(
             f"{reached}: the server {seen}. Raise binlog_expire_logs_seconds on the server to keep it longer{other}"
         )
     failure = pymysql.err.OperationalError(code, text)

@@ -11,12 +11,12 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, check_executed
 from watermark_source.contract.stream import Passage
 from watermark_source.errors import (
-    DataLossError,
     OffsetError,
     RefusedError,
     ResponseTimeoutError,
     SourceError,
     UnreachableError,
+    UnskippableLossError,
     shortened,
 )
 
@@ -82,7 +82,7 @@ class MySqlReplica:
 
         Raises:
             OffsetError: the checkpoint or the server has no GTIDs, or the server lacks transactions that were read.
-            DataLossError: the server purged transactions that were not read.
+            UnskippableLossError: the server purged transactions that were not read.
         """
         read = self._checked(done)
         files = self.status.files()
@@ -160,7 +160,7 @@ class MySqlReplica:
                 "was lost: then begin a new query"
             )
         if purged := self.status.purged() - read:
-            raise DataLossError(
+            raise UnskippableLossError(
                 f"{self._where}: transactions that come next were purged from its binlog, or never were in it: "
                 f"{_shown(purged)}. On the server: binlog_expire_logs_seconds keeps it longer, and log_replica_updates "
                 "= ON writes what a replica applies. Begin a new query"

@@ -481,8 +481,10 @@ def test_of_a_query_that_another_error_ended_it_is_stated_how_to_go_on_and_that_
     unreachable = failed._replace(error=Failure("no answer; check the broker", "UnreachableError")).verdict(NOW)
     assert str(unreachable.facts[2]).startswith("Option: see the error, which states what to do; then start the query")
     assert str(unreachable.facts[3]).startswith("Rows lost: none of 488 310 rows read; the batch that failed")
-    purged = failed._replace(error=Failure("transactions were purged. Begin a new query", "DataLossError")).verdict(NOW)
-    assert str(purged.facts[2]).startswith("Option: see the error, which states what to do")
+    purged = "transactions were purged, failOnDataLoss cannot help. Begin a new query"
+    facts = failed._replace(error=Failure(purged, "UnskippableLossError")).verdict(NOW).facts
+    assert str(facts[2]).startswith("Option: see the error, which states what to do")
+    assert str(facts[3]).startswith("Rows lost: those that the error names")
 
 
 def test_why_open_has_the_error_that_ended_a_query() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_mysql_cdc_wm.client.server_errors import dump_error
-from watermark_source.errors import DataLossError, RefusedError, SourceError, WatermarkSourceError
+from watermark_source.errors import RefusedError, SourceError, UnskippableLossError, WatermarkSourceError
 
 AT = "binlog binlog.000003 position 157"
 
@@ -14,7 +14,7 @@ AT = "binlog binlog.000003 position 157"
     ("code", "text", "kind", "message"),
     [
         pytest.param(
-            1236, "Could not find first log file name in binary log index file", DataLossError,
+            1236, "Could not find first log file name in binary log index file", UnskippableLossError,
             f"{AT}: the server does not have this file of the binlog: it was purged before it was read, or never",
             id="the file is gone",
         ),
@@ -22,7 +22,7 @@ AT = "binlog binlog.000003 position 157"
             1236, "the source is out of memory", SourceError, "the dump: 1236 the source is out", id="other words"
         ),
         pytest.param(
-            1236, "the source purged required binary logs", DataLossError, "binlog_expire_logs_seconds",
+            1236, "the source purged required binary logs", UnskippableLossError, "binlog_expire_logs_seconds",
             id="GTIDs are gone",
         ),
         pytest.param(
