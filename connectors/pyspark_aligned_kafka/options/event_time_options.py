@@ -41,6 +41,7 @@ from pyspark_aligned_kafka.records.event_time_choice import (
     InTimestamp,
     Place,
     WithoutTime,
+    is_written,
     places_of,
 )
 from pyspark_aligned_kafka.records.json_path import JsonPath, parse_path
@@ -62,7 +63,6 @@ _ACCEPTED = (
     "them and timestamp last, or module:function"
 )
 _MEMBER_TYPES = (DateType, DecimalType, IntegerType, LongType, StringType, TimestampNTZType, TimestampType)
-_TIME_TYPES = (DateType, TimestampNTZType, TimestampType)
 
 
 def _place(text: str) -> Place | None:
@@ -264,14 +264,6 @@ def mark_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) 
     return EventTimeChoice(place, options[FORMAT], shows_records=options[SHOWS])
 
 
-def _is_written(place: Place | None) -> bool:
-    """Return whether an event time is text or a number, whose format must be known."""
-    return any(
-        not isinstance(each.type, _TIME_TYPES) if isinstance(each, InColumn) else isinstance(each, InJson | InHeader)
-        for each in places_of(place)
-    )
-
-
 def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] = ()) -> EventTimeChoice | None:
     """Return where the event time is, with the facts about decoded ``payloads``; ``None``: the record's timestamp.
 
@@ -290,8 +282,8 @@ def event_time_choice(options: SourceOptions, payloads: Sequence[PayloadChoice] 
         InColumn: "the member's type is one of times", FirstOf: "the members' types are ones of times",
     }  # fmt: skip
     marks = uses_marks(options["watermarkStrategy"]) and options[MARKS] is not None
-    is_written = _is_written(place) or (marks and _is_written(options[MARKS]))
-    for name, needless in ((FORMAT, not is_written), (ERRORS, place is None)):
+    has_format = is_written(place) or (marks and is_written(options[MARKS]))
+    for name, needless in ((FORMAT, not has_format), (ERRORS, place is None)):
         if needless and options.text(name) is not None:
             why = f"has no meaning where {whys[type(place)]}; it goes with {OPTION}"
             raise options.refusal(name, why, example=f"{OPTION} = value:$.created_at")

@@ -151,6 +151,17 @@ def places_of(place: Place | None) -> tuple[Place | None, ...]:
     return place.places if isinstance(place, FirstOf) else (place,)
 
 
+def is_written(place: Place | None) -> bool:
+    """Return whether moments there are texts or numbers, whose format must be known (``eventTimeFormat``)."""
+    return any(
+        each.type.typeName() not in _TIME_TYPES if isinstance(each, InColumn) else isinstance(each, InJson | InHeader)
+        for each in places_of(place)
+    )
+
+
+_TIME_TYPES = ("date", "timestamp", "timestamp_ntz")
+
+
 def _fields(place: Place | None) -> frozenset[str]:
     if isinstance(place, InJson | InColumn):
         of = place if isinstance(place, InJson) else place.payload
@@ -185,6 +196,16 @@ class EventTimeChoice:
     without: WithoutTime = WithoutTime.FAIL
     shows_records: bool = True
     """Whether errors hold the beginning of a record's content."""
+
+    @property
+    def read_as(self) -> str:
+        """How moments there are read, as a part of a sentence; empty where no option says how."""
+        return f", read as {self.written.value}" if is_written(self.place) else ""
+
+    @property
+    def or_format(self) -> str:
+        """The option that says how, as the end of a list of options; empty as ``read_as``."""
+        return " or eventTimeFormat" if is_written(self.place) else ""
 
     @property
     def fields(self) -> frozenset[str]:

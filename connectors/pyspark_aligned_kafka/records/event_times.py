@@ -418,10 +418,9 @@ class EventTimes:
             row = int(np.argmax(is_wrong))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{records.where(row)}: no event time at {self._choice.place} ({OPTION}, "
-                f"read as {self._choice.written.value}); seen {seen}. Correct {OPTION} or "
-                "eventTimeFormat; or set eventTimeErrors to timestamp, to use the record's own timestamp, or to null, "
-                "so that such a record moves no watermark"
+                f"{records.where(row)}: no event time at {self._choice.place} ({OPTION}{self._choice.read_as}); seen "
+                f"{seen}. Correct {OPTION}{self._choice.or_format}; or set eventTimeErrors to timestamp, to use the "
+                "record's own timestamp, or to null, so that such a record moves no watermark"
             )
         if missing and self._choice.without is WithoutTime.TIMESTAMP:
             neither = is_wrong & ~is_valid(records.timestamps)
@@ -485,9 +484,8 @@ class WatermarkMarks:
             row = int(np.argmax(broken))
             seen = _seen(self._finder, records, row, wrong)
             raise EventTimeError(
-                f"{records.where(row)}: no watermark at {self._choice.place} "
-                f"(watermarkColumn, read as {self._choice.written.value}); seen {seen}. "
-                "Correct watermarkColumn or eventTimeFormat; a record that carries no watermark has nothing there, or "
-                "JSON's null"
+                f"{records.where(row)}: no watermark at {self._choice.place} (watermarkColumn{self._choice.read_as}); "
+                f"seen {seen}. Correct watermarkColumn{self._choice.or_format}; a record that carries no watermark has "
+                "nothing there, or JSON's null"
             )
         return pa.array(micros[~is_wrong])

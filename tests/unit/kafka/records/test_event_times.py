@@ -183,6 +183,16 @@ def test_times_that_are_all_decades_from_the_records_are_reported_with_the_forma
         )
 
 
+def test_no_format_is_advised_for_what_a_function_answers(module: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    recs = [Rec(number, b"v", millis=1_700_000_000_000) for number in range(2)]
+    read(recs, by(module, lambda batch: pa.array([1_000] * batch.num_rows, pa.timestamp("ms", "UTC"))))
+    (warning,) = (each.getMessage() for each in caplog.records)
+    assert "event_time is 1970-01-01 00:00:01" in warning
+    assert warning.endswith("Check what writes them, or name another place with eventTimeColumn")
+    with pytest.raises(EventTimeError, match=r"\(eventTimeColumn\); seen .*\. Correct eventTimeColumn; or set"):
+        read(recs, by(module, lambda batch: pa.nulls(batch.num_rows, pa.timestamp("ms", "UTC"))))
+
+
 def test_of_several_headers_of_a_name_the_last_one_counts() -> None:
     headers = [(b"ta", b"7"), (b"t", b"1"), (b"t", b"1700000000"), (b"x", None)]
     assert millis(read([Rec(0, b"v", headers=headers)], InHeader("t"))) == [1_700_000_000_000]
@@ -599,7 +609,7 @@ def test_alternatives_are_found_in_documents_that_are_decoded_as_well() -> None:
     ],
 )
 def test_a_member_without_an_event_time_is_named(path: str, value: Any, options: dict[str, str], seen: str) -> None:
-    message = rf"partition 3 offset 1: no event time at value:\$.{path} \(eventTimeColumn, .*; seen {seen}"
+    message = rf"partition 3 offset 1: no event time at value:\$.{path} \(eventTimeColumn.*; seen {seen}"
     with pytest.raises(EventTimeError, match=message):
         member(path, [{path: 1} if path == "long" else {"text": "2023-11-14", "inner": {"at": 1}}, value], options)
 
