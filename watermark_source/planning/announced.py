@@ -179,8 +179,7 @@ def with_statements(
             RemarkKind.NEW_TOPIC,
             f"the data's topic was deleted and created again: it had the id {table.topic}, and has {topic}. What was "
             "announced of the earlier one is dropped, and the watermark waits until each known writer has announced "
-            "again. Positions are of the earlier one, too: rows that the new one has before them are not read; to read "
-            "it whole, begin with a new checkpoint location",
+            "again",
         )
     for each in logged:
         statement = each.statement

@@ -123,7 +123,7 @@ def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> 
         f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: the topic or "
         "table was re-created or truncated"
     )
-    return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end))
+    return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end, epoch=None))
 
 
 def _expired(split: Split, state: SplitState, earliest: int, end: int, on_loss: OnLoss) -> _Lost:

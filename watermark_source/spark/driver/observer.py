@@ -115,9 +115,7 @@ def with_chunks(
 # Epochs as an observation: of logs that have another leader than the one of the rows that were read.
 
 
-def with_histories(
-    logs: ObservedLogs, state: SourceState, added: Mapping[Split, int], lineage: Lineage
-) -> ObservedLogs:
+def with_histories(logs: ObservedLogs, state: SourceState, lineage: Lineage) -> ObservedLogs:
     """Return the logs with the epochs of those whose leader has changed.
 
     A leader of an earlier epoch is a broker that is cut off from the others: its ends do not count. That of a log
@@ -129,7 +127,8 @@ def with_histories(
     here = state.splits
     if anew or not here.keys() <= logs.ends.keys():
         here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items() if s in logs.ends}
-    histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}} if added else here)
+    added = {s: SplitState(start, start) for s, start in logs.added.items()}
+    histories = lineage.histories({**here, **added} if added else here)
     cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
     if cut_off:
         ends = {s: end for s, end in logs.ends.items() if s not in cut_off}
@@ -248,18 +247,16 @@ class Observer:
         tables = frozenset() if state.snapshots.complete is None else self.ends.tables()
         logs = self.ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        logs = self._with_lineage(logs, state, snapshots.found)
         # After the ends: a batch that reads up to them closes what the writers announced of rows before them.
         announced = self._announced(state, logs)
         if self._comes_with_rows(state, logs, limit):
-            logs = self._logs_now(state, limit, last)
+            logs = self._with_lineage(self._logs_now(state, limit, last), state, snapshots.found)
             announced = self._announced(state, logs)
         timeouts = {} if self.pauses is None else self.pauses.timeouts(state, logs)
-        added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
-        if self.connector.lineage is not None:
-            logs = with_histories(logs, state, added, self.connector.lineage)
         observation = Observation(
             now=self.clock.wall(),
-            logs=replace(logs, added=added),
+            logs=logs,
             snapshots=snapshots,
             others=others,
             followed=followed,
@@ -285,6 +282,12 @@ class Observer:
         if announced is None and (last.newest_mattered or self.membership.turns.promises_more):
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
+
+    def _with_lineage(self, logs: ObservedLogs, state: SourceState, snapshots: Set[str]) -> ObservedLogs:
+        """Add where new splits begin, and what changed leaders mean for the logs that were read."""
+        logs = replace(logs, added=self.added(logs.ends.keys() - state.splits.keys(), snapshots))
+        lineage = self.connector.lineage
+        return logs if lineage is None else with_histories(logs, state, lineage)
 
     def _whole(self, observation: Observation, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Add what only a plan needs that may find something to do."""
@@ -312,6 +315,9 @@ class Observer:
             # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
             undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
             logs = self.logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
+            if self.connector.lineage is not None:
+                # An end that was asked for again may be that of another leader.
+                logs = with_histories(logs, state, self.connector.lineage)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
