@@ -259,7 +259,7 @@ class Announcements:
         _log.warning(
             "%s is read from its beginning. The watermark waits until each writer that is known has announced again: "
             "%s%s", what, listed(self._table.writers) or "none",
-            f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
+            f"; {gone_line([*self._table.writers], limit=self._by.time_to_live)}" if self._table.writers else "",
         )  # fmt: skip
 
     def _remark(self, remarks: Sequence[Remark]) -> None:
@@ -319,7 +319,7 @@ class Announcements:
                 _log.warning(
                     "%s: writer %s has announced nothing for %s, and the watermark waits for it. It announces after "
                     "each of its batches: %s",
-                    self._log.name, name, format_duration(silent), writers_line([name]),
+                    self._log.name, name, format_duration(silent), writers_line([name], limit=limit),
                 )  # fmt: skip
 
     def _warn_of_left_out(self) -> None:

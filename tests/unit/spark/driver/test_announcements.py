@@ -20,6 +20,7 @@ from watermark_source.planning.announced import (
     LoggedStatement,
     ObservedAnnouncements,
     WriterStatus,
+    needed_from,
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
@@ -381,6 +382,10 @@ def test_a_run_leaves_out_a_writer_whose_time_to_live_has_passed_by_the_records_
         "a": WriterStatus.ACTIVE,
         "dead": WriterStatus.SILENT,
     }
+    # The next run does not wait for it either, once the log has no record of it.
+    kept = needed_from(found, {"0": 9}, None, None, Millis(2))
+    assert kept is not None
+    assert (kept.writers, kept.left_out) == (("a",), True)
     (text,) = caplog.messages
     assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in text
     assert text.endswith("To wait longer, write a longer writerTimeToLive")
