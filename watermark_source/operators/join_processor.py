@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import pickle
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import zip_longest
@@ -164,10 +164,25 @@ class JoinLayout:
                 f"follow_watermark: {self.deletions.remedy}, for which build needs the column of that time. Or let the "
                 "source's event time be the time of each change"
             )
-        if not self.deletions.of_changes and not {v.time for v in (*before, *new) if v.row is not None}.isdisjoint(
-            v.time for v in (*after, *new) if v.row is None
-        ):
-            _warn_of_one_time(self.name, self.deletions.remedy)
+        if not self.deletions.of_changes:
+            if _begins_and_ends((*before, *new), (*after, *new)):
+                _warn_of_one_time(self.name, self.deletions.remedy)
+        elif not self.sequence and _begins_and_ends(new, new):
+            _warn_of_no_order(self.name)
+
+
+def _begins_and_ends(begun: Iterable[Version], ended: Iterable[Version]) -> bool:
+    """Return whether a version begins at a time at which one ends."""
+    return not {v.time for v in begun if v.row is not None}.isdisjoint(v.time for v in ended if v.row is None)
+
+
+@cache
+def _warn_of_no_order(name: str) -> None:
+    _log.warning(
+        "%s: build has a row and a deletion of one key with one time, and no column orders them: the deletion counts "
+        'as the earlier one, and the row stays. For a topic write sequence="offset", and keep that column in build',
+        name,
+    )
 
 
 @cache
