@@ -56,13 +56,8 @@ def over_time(
 
 
 def _series(title: str, about: str, drawn: Markup, value: str) -> Markup:
-    return tag(
-        "div",
-        tag("div", tag("b", title), tag("span", unbroken(about), class_="soft"), class_="title"),
-        tag("div", drawn, class_="drawn"),
-        tag("div", value, class_="value"),
-        class_="series",
-    )
+    head = tag("div", tag("b", title), tag("span", unbroken(about), class_="soft"), class_="title")
+    return tag("div", head, tag("div", drawn, class_="drawn"), tag("div", value, class_="value"), class_="series")
 
 
 def _ribbon(spans: Sequence[HolderSpan], axis: Axis) -> Markup:
@@ -81,20 +76,14 @@ def _spans(spans: Sequence[HolderSpan], axis: Axis, present: str) -> Iterator[Ma
     greys: dict[str, str] = {}
     for name, begin, end in spans:
         x, width = axis.share(begin), axis.share(end) - axis.share(begin)
-        if name == NO_HOLDER:
-            kind = "no-holder"
-        else:
-            kind = "present" if name == present else greys.setdefault(name, f"earlier-{len(greys) % 3}")
+        kind = "no-holder" if name == NO_HOLDER else "present"
+        if name not in (NO_HOLDER, present):
+            kind = greys.setdefault(name, f"earlier-{len(greys) % 3}")
         times = f"{short_time(begin, axis.right)} to {short_time(end, axis.right)}, {age_text(end - begin)}"
         has_room, on_telephones = (text_width(name) + 2 * GAP < width * size for size in (WIDE, NARROW))
         text = tag("text", name, x=percent(x), dx="6", y="50%", class_=None if on_telephones else "wide")
-        yield tag(
-            "g",
-            tag("title", f"{name}: {times}"),
-            tag("rect", x=percent(x), y="8%", width=percent(width), height="84%"),
-            text if has_room else "",
-            class_=kind,
-        )
+        bar = tag("rect", x=percent(x), y="8%", width=percent(width), height="84%")
+        yield tag("g", tag("title", f"{name}: {times}"), bar, text if has_room else "", class_=kind)
 
 
 class _Unit(NamedTuple):
@@ -162,14 +151,10 @@ def _hover(values: Sequence[tuple[int, int | None]], axis: Axis, top: float, uni
         end = (places[min(len(places) - 1, i + 1)] + places[i]) / 2
         x, y = percent(places[i]), percent(1 - max(0, value) / top)
         anchor = "start" if places[i] < 0.5 else "end"
-        yield tag(
-            "g",
-            tag("rect", x=percent(begin), width=percent(end - begin), height="100%"),
-            tag("circle", cx=x, cy=y, r="3.5"),
-            tag("text", f"{short_time(at, axis.right)} · {unit.exact(value)}", x=x, y=y, dy="-.7em",
-                text_anchor=anchor),
-            class_="point",
-        )  # fmt: skip
+        room = tag("rect", x=percent(begin), width=percent(end - begin), height="100%")
+        text = f"{short_time(at, axis.right)} · {unit.exact(value)}"
+        shown = tag("text", text, x=x, y=y, dy="-.7em", text_anchor=anchor)
+        yield tag("g", room, tag("circle", cx=x, cy=y, r="3.5"), shown, class_="point")
 
 
 def _time_axis(axis: Axis, end: str) -> Markup:

@@ -29,7 +29,6 @@ def snapshot_picture(of: SourceStatus, now: int, level: int) -> Markup:
 
 def _bar(of: SnapshotProgress) -> Markup:
     share = of.share or 0.0
-    kind = "table done" if of.done else "table"
     drawn = [tag("rect", class_="all", width="100%", height="100%")]
     if share:
         drawn.append(tag("rect", class_="read", width=percent(share), height="100%"))
@@ -37,13 +36,9 @@ def _bar(of: SnapshotProgress) -> Markup:
     if chunks <= _MOST_CHUNKS:
         ends = (percent(n / chunks) for n in range(1, chunks))
         drawn += [tag("line", x1=end, x2=end, y1="0", y2="100%") for end in ends]
-    return tag(
-        "li",
-        tag("b", of.log),
-        tag("svg", *drawn, class_="share", aria_hidden="true"),
-        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(rows_text(of))),
-        class_=kind,
-    )
+    bar = tag("svg", *drawn, class_="share", aria_hidden="true")
+    text = tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(rows_text(of)))
+    return tag("li", tag("b", of.log), bar, text, class_="table done" if of.done else "table")
 
 
 def _steps(of: SourceStatus, now: int) -> list[tuple[str, str]]:

@@ -45,14 +45,8 @@ def table(
         )
         for number, row in enumerate(rows)
     )
-    return tag(
-        "div",
-        tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body)),
-        class_="scrolls",
-        role="region",
-        tabindex="0",
-        aria_label=caption,
-    )
+    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    return tag("div", whole, class_="scrolls", role="region", tabindex="0", aria_label=caption)
 
 
 def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
