@@ -187,15 +187,8 @@ def peers_of(rows: Sequence[MemberRow]) -> tuple[Peer, ...]:
     """Return the members to list, the most silent first."""
     first = sorted(filter(_is_row_of_a_source, rows), key=lambda row: (-row.silent, row.source))[: statements.LISTED]
     return tuple(
-        Peer(
-            row.source,
-            row.status,
-            row.watermark,
-            max(0, row.silent),
-            is_waited_for=row.silent <= row.time_to_live,
-            time_to_live=row.time_to_live,
-        )
-        for row in first
+        Peer(name, status, watermark, max(0, silent), is_waited_for=silent <= limit, time_to_live=limit)
+        for name, status, watermark, limit, silent, *_ in first
     )
 
 

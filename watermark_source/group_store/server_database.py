@@ -39,16 +39,10 @@ from watermark_source.group_store import failures, statements, store_waits
 from watermark_source.group_store.statements import COLUMNS, INDEX, INDEXED, KEY, NULLABLE, TABLE, TEXTS
 
 METADATA = MetaData()
-MEMBERS = Table(
-    TABLE,
-    METADATA,
-    *(
-        Column(name, String(TEXTS[name]) if name in TEXTS else BigInteger, nullable=name in NULLABLE)
-        for name in COLUMNS
-    ),
-    PrimaryKeyConstraint(*KEY),
-    Index(INDEX, *INDEXED),
-)
+_COLUMNS = [
+    Column(name, String(TEXTS[name]) if name in TEXTS else BigInteger, nullable=name in NULLABLE) for name in COLUMNS
+]
+MEMBERS = Table(TABLE, METADATA, *_COLUMNS, PrimaryKeyConstraint(*KEY), Index(INDEX, *INDEXED))
 """One row for each source of a group; ``file_database`` creates the same table in SQLite.
 
 ``watermark`` and ``counts_with`` are event times in milliseconds; ``counts_with`` is null if no member waits for the
@@ -190,11 +184,9 @@ _OF_POSTGRESQL = {
 }
 _OF_MYSQL = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), store_waits.ONE_CALL)
 _BY_DRIVER: Mapping[str, Mapping[str, Any]] = {
-    "psycopg": _OF_POSTGRESQL,
-    "psycopg2": _OF_POSTGRESQL,
+    **dict.fromkeys(("psycopg", "psycopg2"), _OF_POSTGRESQL),
     "pg8000": {"timeout": store_waits.ONE_CALL},
-    "pymysql": _OF_MYSQL,
-    "mysqldb": _OF_MYSQL,
+    **dict.fromkeys(("pymysql", "mysqldb"), _OF_MYSQL),
 }
 
 

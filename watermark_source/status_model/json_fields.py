@@ -135,7 +135,8 @@ class Fields:
 
     def child(self, key: str) -> Fields:
         """Return the fields of a nested object."""
-        return Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
+        values = self._typed(key, Mapping, "an object")  # type: ignore[type-abstract]
+        return Fields(values, f"{self._path}{key}.")
 
     def number(self, key: str) -> int:
         """Return the key itself as a split's number."""

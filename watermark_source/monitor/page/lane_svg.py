@@ -84,10 +84,9 @@ def _note(lane: Lane, x: float, read: float, last: float) -> Markup:
     if not text:
         return Markup("")
     room = (text_width(text) + 2 * _NOTE_GAP) / WIDE
-    if last - read > room:
-        return tag("text", text, class_="note", x=percent(read), dx=str(_NOTE_GAP), y="50%")
-    if last + room < 1:
-        return tag("text", text, class_="note", x=percent(last), dx=str(_NOTE_GAP), y="50%")
+    is_in_box = last - read > room
+    if is_in_box or last + room < 1:
+        return tag("text", text, class_="note", x=percent(read if is_in_box else last), dx=str(_NOTE_GAP), y="50%")
     if x > room:
         return tag("text", text, class_="note within", x=percent(x), dx=str(-_NOTE_GAP), y="50%", text_anchor="end")
     return tag("text", text, class_="note within", x="0", dx=str(_NOTE_GAP), y="50%")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.history import Change
+from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.status_table import split_cells
 from watermark_source.planning.watermark import is_moment, watermark_text
@@ -73,15 +73,10 @@ def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
 
 
 def _peers(of: GroupStatus, query: str) -> Markup:
+    waited = {True: "yes", False: "no: silent for longer than alignmentTimeToLive"}
     rows = (
-        [
-            peer.name,
-            peer.status,
-            watermark_text(peer.watermark),
-            f"{format_duration(peer.silent)} ago",
-            "yes" if peer.is_waited_for else "no: silent for longer than alignmentTimeToLive",
-        ]
-        for peer in of.peers
+        [p.name, p.status, watermark_text(p.watermark), f"{format_duration(p.silent)} ago", waited[p.is_waited_for]]
+        for p in of.peers
     )
     others = count_text(len(of.peers), "other source")
     caption = f"{query}: other sources of the alignment group {of.name}, the most silent first"
@@ -94,18 +89,13 @@ def changes_table(changes: Sequence[Change]) -> Markup:
     newest = list(reversed(changes))[:MOST_CHANGES]
     titles = ("time (UTC)", "query", "source", "what", "of", "before", "after", "why")
     rows = (
-        [
-            watermark_text(change.at) if is_moment(change.at) else "",
-            change.query,
-            change.source,
-            change.kind.value + (f", {count_text(change.times)} times" if change.times > 1 else ""),
-            change.subject,
-            change.before,
-            change.after,
-            change.why,
-        ]
-        for change in newest
+        [watermark_text(at) if is_moment(at) else "", query, source, _what(kind, times), of, before, after, why]
+        for at, query, source, kind, of, before, after, why, times in newest
     )
     number = "change" if len(newest) == 1 else count_text(len(newest), "change")
     title = f"The last {number} of holder, status and limit"
     return folded(title, table(f"{title}; newest first", titles, rows))
+
+
+def _what(kind: ChangeKind, times: int) -> str:
+    return kind.value + (f", {count_text(times)} times" if times > 1 else "")
