@@ -135,22 +135,17 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     ``clocks``: as they have just been read.
     """
     progress: Mapping[str, Any] = query.lastProgress or {}
-    foreign = tuple(
-        str(source.get("description"))
-        for source in progress.get("sources", ())
-        if own_offset(source.get("endOffset")) is None
-    )
+    others = (source for source in progress.get("sources", ()) if own_offset(source.get("endOffset")) is None)
     # Operators may state what they have in the batch under way, which has emitted nothing yet.
     emitted = [clocks.applied_watermark, *(operator.eviction for operator in clocks.operators if operator.is_last)]
     known = [watermark for watermark in emitted if watermark is not None]
     has_ended = not query.isActive
-    takes_highest = _conf(query, WATERMARK_POLICY, "min") == "max"
     return QueryAt(
         sources=clocks.sources,
-        foreign=foreign,
+        foreign=tuple(str(source.get("description")) for source in others),
         batch=executed_batch(progress),
         applied=min(known) if len(known) == len(emitted) else None,
-        takes_highest=takes_highest,
+        takes_highest=_conf(query, WATERMARK_POLICY, "min") == "max",
         unfollowed=clocks.unfollowed,
         waits_for_rows=_conf(query, "spark.sql.streaming.noDataMicroBatches.enabled", "true") == "false",
         running=None if clocks.batch is None else clocks.batch.running,

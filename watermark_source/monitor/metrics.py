@@ -269,9 +269,7 @@ METRICS = (
     _SNAPSHOT.gauge("snapshot_rows", "Rows read of the table's snapshot.", lambda of: of.rows),
     _SNAPSHOT.gauge("snapshot_expected_rows", "Estimated rows of the table's snapshot.", lambda of: of.expected),
     _WRITER.gauge(
-        "announced_watermark_timestamp_seconds",
-        "Watermark that the writer announced last.",
-        lambda at: at.of.announced,
+        "announced_watermark_timestamp_seconds", "Watermark that the writer announced last.", lambda at: at.of.announced
     ),
     _WRITER.gauge("announcement_age_seconds", "Time since the writer announced.", lambda at: at.age(at.of.since)),
     _GROUP.gauge(

@@ -21,13 +21,7 @@ _HEIGHT: Final = 1_000
 
 
 def over_time(
-    points: Sequence[Point],
-    holders: Sequence[HolderSpan],
-    now: int,
-    level: int,
-    *,
-    name: str = "",
-    end: str = "now",
+    points: Sequence[Point], holders: Sequence[HolderSpan], now: int, level: int, *, name: str = "", end: str = "now"
 ) -> Markup:
     """Return the picture of a source over time; empty before its second point.
 
@@ -44,15 +38,14 @@ def over_time(
     axis = Axis(points[0].at, max(now, points[-1].at))
     shown = thinned(tuple(points), POINTS)
     whose = f"{name}: the" if name else "The"
-    return tag(
-        "figure",
-        tag("figcaption", tag(f"h{level}", f"{whose} last {age_text(axis.right - axis.left)}")),
-        _ribbon(holders, axis),
-        _chart("Watermark behind clock", [(p.at, p.behind) for p in shown], axis, _Unit(age_text, age_text, _times)),
-        _chart("Unread records", [(p.at, p.lag) for p in shown], axis, _Unit(count_text, short_count, _numbers)),
-        tag("div", _time_axis(axis, end), class_="series"),
-        class_="over-time",
+    title = tag("figcaption", tag(f"h{level}", f"{whose} last {age_text(axis.right - axis.left)}"))
+    behind, unread = [(p.at, p.behind) for p in shown], [(p.at, p.lag) for p in shown]
+    charts = (
+        _chart("Watermark behind clock", behind, axis, _Unit(age_text, age_text, _times)),
+        _chart("Unread records", unread, axis, _Unit(count_text, short_count, _numbers)),
     )
+    clock = tag("div", _time_axis(axis, end), class_="series")
+    return tag("figure", title, _ribbon(holders, axis), *charts, clock, class_="over-time")
 
 
 def _series(title: str, about: str, drawn: Markup, value: str) -> Markup:
