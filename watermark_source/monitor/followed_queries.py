@@ -171,10 +171,8 @@ def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, hi
 
 def reported_query(of: QueryStatus) -> QueryAt:
     """Return the facts of a query by what its sources reported alone, without another look at its handle."""
-    batch = of.clocks.batch
-    return QueryAt(
-        sources=of.sources, batch=None if batch is None else batch.number, applied=of.clocks.applied_watermark
-    )
+    number = None if of.clocks.batch is None else of.clocks.batch.number
+    return QueryAt(sources=of.sources, batch=number, applied=of.clocks.applied_watermark)
 
 
 def view_of(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
@@ -346,9 +344,8 @@ class FollowedQuery:
 
     def clocks(self, now: int) -> QueryClocks:
         """Return its clocks as of the last event."""
-        return query_clocks(
-            self.progress, tuple(self.sources.values()), now, idle_at=self.idle_at, operators=self.operators
-        )
+        sources = tuple(self.sources.values())
+        return query_clocks(self.progress, sources, now, idle_at=self.idle_at, operators=self.operators)
 
     def after(
         self, event: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators = None

@@ -100,9 +100,8 @@ def _of_all(shown: Sequence[Shown]) -> str:
     found = [(n, one if n == 1 else many) for n, one, many in counts if n]
     if not found:
         waits = states[State.WAITS]
-        return f"None of {len(shown)} queries is held back" + (
-            f", and {waits} wait{'s' * (waits == 1)}" if waits else ""
-        )
+        more = f", and {waits} wait{'s' * (waits == 1)}" if waits else ""
+        return f"None of {len(shown)} queries is held back{more}"
     (first, what), *others = found
     number = _NUMBERS[first] if first < len(_NUMBERS) else count_text(first)
     return ", and ".join([f"{number} of {len(shown)} queries {what}", *(f"{n} {verb}" for n, verb in others)])

@@ -65,9 +65,8 @@ def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
         )
         caption = f"{query}: writers that announce watermarks to {of.source_name}"
-        yield folded(
-            f"Watermarks announced by {count_text(len(of.writers), 'writer')}", table(caption, _WRITER_TITLES, rows)
-        )
+        title = f"Watermarks announced by {count_text(len(of.writers), 'writer')}"
+        yield folded(title, table(caption, _WRITER_TITLES, rows))
     if of.group is not None and of.group.peers:
         yield _peers(of.group, query)
 
