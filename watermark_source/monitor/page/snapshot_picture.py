@@ -18,13 +18,10 @@ def snapshot_picture(of: SourceStatus, now: int, level: int) -> Markup:
     if all(snapshot.done for snapshot in of.snapshots):
         return Markup("")
     tables = f"{of.source_name} · {count_text(len(of.snapshots), 'table')}"
-    return tag(
-        "figure",
-        tag("figcaption", tag(f"h{level}", "How much of each table is read"), tag("p", tables, class_="soft")),
-        tag("ol", *map(_bar, of.snapshots), class_="tables"),
-        tag("ol", *(tag("li", tag("b", step), " ", what) for step, what in _steps(of, now)), class_="steps"),
-        class_="snapshots",
-    )
+    about = tag("figcaption", tag(f"h{level}", "How much of each table is read"), tag("p", tables, class_="soft"))
+    bars = tag("ol", *map(_bar, of.snapshots), class_="tables")
+    steps = tag("ol", *(tag("li", tag("b", step), " ", what) for step, what in _steps(of, now)), class_="steps")
+    return tag("figure", about, bars, steps, class_="snapshots")
 
 
 def _bar(of: SnapshotProgress) -> Markup:

@@ -36,17 +36,14 @@ def table(
     """Return a table; ``held``: the rows that are set off."""
     kinds = ["number" if title in _NUMBERS else None for title in titles]
     head = tag("tr", *(tag("th", t, scope="col", class_=kind) for t, kind in zip(titles, kinds, strict=True)))
-    body = (
-        tag(
-            "tr",
-            tag("th", row[0], scope="row"),
-            *(tag("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)),
-            class_="held" if number in held else None,
-        )
-        for number, row in enumerate(rows)
-    )
+    body = (_row(row, kinds, is_held=number in held) for number, row in enumerate(rows))
     whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
     return tag("div", whole, class_="scrolls", role="region", tabindex="0", aria_label=caption)
+
+
+def _row(cells: Sequence[str], kinds: Sequence[str | None], *, is_held: bool) -> Markup:
+    rest = (tag("td", cell, class_=kind) for cell, kind in zip(cells[1:], kinds[1:], strict=True))
+    return tag("tr", tag("th", cells[0], scope="row"), *rest, class_="held" if is_held else None)
 
 
 def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
