@@ -170,10 +170,7 @@ def writer_sentence(of: WriterAt, observed: ObservedAnnouncements) -> str:
     return _announcing(of, observed, silent)
 
 
-_OUT = {
-    WriterStatus.ENDED: "announced that it writes no more",
-    WriterStatus.IDLE: "announced that it is idle",
-}
+_OUT = {WriterStatus.ENDED: "announced that it writes no more", WriterStatus.IDLE: "announced that it is idle"}
 
 
 def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> str:
