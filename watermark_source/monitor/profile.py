@@ -139,7 +139,7 @@ def write(profile: Profile, out: TextIO) -> None:
     with_rows = {split: disorder for split, disorder in sorted(profile.splits.items()) if disorder.rows}
     if not with_rows:
         out.write(
-            f"{count_text(profile.undated)} rows were read, and none has an event time where the options look for it\n"
+            f"rows read: {count_text(profile.undated)}; none has an event time where the options look for it\n"
             if profile.undated
             else "no partition has rows\n"
         )

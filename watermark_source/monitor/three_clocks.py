@@ -521,7 +521,7 @@ def _progress(of: QueryClocks) -> str:
 def _unread(of: QueryClocks) -> str:
     lags = [source.lag for source in of.sources]
     left = sum(lag for lag in lags if lag is not None)
-    return f"; {count_text(left)} rows behind it are unread" if left else ""
+    return f"; {count_text(left, 'row')} behind it {'is' if left == 1 else 'are'} unread" if left else ""
 
 
 def _quiet(of: QueryClocks, parts: Delays) -> str:
