@@ -36,7 +36,6 @@ from watermark_source.planning.lineage import Cut, cut, led_by_earlier
 from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
-    FirstLook,
     Observation,
     ObservedLogs,
     ObservedSnapshots,
@@ -291,11 +290,9 @@ class Observer:
         logs = observation.logs
         if self.connector.lineage is not None:
             logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
-        logs = replace(
-            logs,
-            earliest=self._earliest(state, logs, limit, last),
-            times=replace(logs.times, looks=self._looked_at(state, logs.added, logs, observation.now)),
-        )
+        earliest = self._earliest(state, logs, limit, last)
+        looks = {} if self.looks is None else self.looks.of(state, logs, self.policy.future_cap(observation.now))
+        logs = replace(logs, earliest=earliest, times=replace(logs.times, looks=looks))
         return replace(
             observation,
             logs=self._with_open_ends(logs, state),
@@ -367,14 +364,6 @@ class Observer:
             return None
         rest, interval = last.rest.lasted(self.clock.elapsed()), self.policy.watermark_interval
         return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
-
-    def _looked_at(
-        self, state: SourceState, added: Mapping[Split, int], logs: ObservedLogs, now: Millis
-    ) -> Mapping[Split, FirstLook]:
-        if self.looks is None:
-            return {}
-        self.looks.ids = logs.ids
-        return self.looks.of(state, added, logs.ends, self.policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs

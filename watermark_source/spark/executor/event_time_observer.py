@@ -21,7 +21,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.markers import in_micros
-from watermark_source.spark.read_tasks import Beginning
+from watermark_source.spark.read_tasks import Beginning, ReadTask
 
 # Counting disorder in a task: how far rows of a range are behind the highest event time before them, in columns.
 
@@ -143,23 +143,15 @@ _NOTHING: Final = _SplitCounts()
 
 
 class EventTimeObserver:
-    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
+    """Watches the event times of a task's ranges, column by column. Of a split's ranges the first has all its rows."""
 
-    def __init__(
-        self,
-        ranges: Sequence[SplitRange],
-        future_cap: Millis | None,
-        late_at: Millis | None = None,
-        beginnings: Mapping[Split, Beginning] | None = None,
-        *,
-        summing: Summing | None = None,
-    ) -> None:
-        self._ranges = ranges
+    def __init__(self, task: ReadTask, summing: Summing | None = None) -> None:
+        self._ranges = task.ranges
         self._summing = summing
-        self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
-        self._late_at = None if late_at is None else in_micros(late_at)
+        self._disorder = None if task.beginnings is None else _disorder_counts(task.ranges, task.beginnings)
+        self._late_at = None if task.late_at is None else in_micros(task.late_at)
         # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
-        self._cap = None if future_cap is None else future_cap * 1_000 + 999
+        self._cap = None if task.future_cap is None else task.future_cap * 1_000 + 999
         self._counts: defaultdict[Split, _SplitCounts] = defaultdict(_SplitCounts)
 
     def observe(self, batch: ReadBatch) -> None:
@@ -232,15 +224,9 @@ class EventTimeObserver:
 
 
 def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
-    first: dict[Split, SplitRange] = {}
-    for each in ranges:
-        first.setdefault(each.split, each)
-    counts: dict[Split, DisorderCount] = {}
-    for split, each in first.items():
-        beginning = beginnings.get(split)
-        here = beginning if beginning is not None and beginning.position == each.start else None
-        counts[split] = DisorderCount(each.start, here)
-    return counts
+    first = {each.split: each.start for each in reversed(ranges)}
+    here = {split: beginning for split, beginning in beginnings.items() if beginning.position == first.get(split)}
+    return {split: DisorderCount(start, here.get(split)) for split, start in first.items()}
 
 
 def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:

@@ -106,7 +106,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
     if not task.ranges:
         return
     summing = Summing.of(task.summarized_by, schema.names)
-    observer = EventTimeObserver(task.ranges, task.future_cap, task.late_at, task.beginnings, summing=summing)
+    observer = EventTimeObserver(task, summing)
     spare_imports()
     for batch in batches_of(reader, task):
         observer.observe(batch)
