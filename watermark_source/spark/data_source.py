@@ -6,6 +6,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -222,6 +223,7 @@ class AlignedDataSource(DataSource):
         return self.source_options(given), schema
 
     def _stream_reader(self, schema: StructType) -> AlignedStreamReader:
+        from watermark_source.planning.policy import OnLoss  # noqa: PLC0415
         from watermark_source.spark.stream_reader import AlignedStreamReader  # noqa: PLC0415
         from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
 
@@ -229,15 +231,9 @@ class AlignedDataSource(DataSource):
         self.check_stream(options)
         source = self.source(options)
         refuse_user_schema(schema, self._schema(source, options), self.name())
-        limits = self.row_limits(options)
-        return AlignedStreamReader(
-            source,
-            options.engine,
-            schema,
-            max_rows=limits.most,
-            minimum_rows=limits.minimum,
-            fail_on_data_loss=options["failOnDataLoss"],
-        )
+        limits, losses = self.row_limits(options), OnLoss(fails=options["failOnDataLoss"])
+        policy = replace(options.engine.policy, minimum_rows=limits.minimum, on_loss=losses)
+        return AlignedStreamReader(source, replace(options.engine, policy=policy), schema, limits.most)
 
     def _batch_reader(self, schema: StructType) -> AlignedBatchReader:
         from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
