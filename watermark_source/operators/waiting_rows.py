@@ -148,11 +148,6 @@ class Waiting:
         """The first watermark, in milliseconds, that releases a row; ``None`` if no row waits."""
         return min((watermark_past(piece.first.time) for piece in self.pieces), default=None)
 
-    def small(self, sizes: Sizes) -> tuple[SortedRun, ...]:
-        """Return the small pieces, if there are enough of them to merge."""
-        small = tuple(piece for piece in self.pieces if piece.size < sizes.piece // 2)
-        return small if len(small) > sizes.most_small else ()
-
     def waves(self, watermark: int, sizes: Sizes) -> Iterator[tuple[list[SortedRun], Place]]:
         """Return the pieces that the watermark has reached, in the order of their first rows, and where each wave ends.
 
@@ -217,14 +212,17 @@ class Buffer:
         times = self.layout.times(rows)
         late, on_time = partitioned(rows, times <= (_NO_TIME if watermark is None else watermark))
         if on_time.num_rows:
-            numbered = with_arrival(on_time, self.layout, self.waiting.arrived)
-            self.waiting = replace(self.waiting, arrived=self.waiting.arrived + on_time.num_rows)
+            first, end = self.waiting.arrived, self.waiting.arrived + on_time.num_rows
+            columns = [*on_time.columns, integer_column(np.arange(first, end))]
+            numbered = pa.RecordBatch.from_arrays(columns, schema=self.layout.waiting)
+            self.waiting = replace(self.waiting, arrived=end)
             self._replace((), in_order([numbered], self.layout))
         return late
 
     def merge_small(self) -> None:
         """Merge small pieces if there are many of them: after many small batches, reading them would be slow."""
-        if small := self.waiting.small(self.sizes):
+        small = [piece for piece in self.waiting.pieces if piece.size < self.sizes.piece // 2]
+        if len(small) > self.sizes.most_small:
             self._replace(small, in_order(self._read(small), self.layout))
 
     def release(self, watermark: Micros) -> Iterator[pa.RecordBatch]:
@@ -267,12 +265,6 @@ def partitioned(rows: pa.RecordBatch, is_first: npt.NDArray[np.bool_]) -> tuple[
     if is_first.all():
         return rows, rows.slice(0, 0)
     return rows_at(rows, np.flatnonzero(is_first)), rows_at(rows, np.flatnonzero(~is_first))
-
-
-def with_arrival(rows: pa.RecordBatch, layout: RowLayout, first: int) -> pa.RecordBatch:
-    """Return rows with their arrival numbers, which begin at ``first``."""
-    arrival = integer_column(np.arange(first, first + rows.num_rows))
-    return pa.RecordBatch.from_arrays([*rows.columns, arrival], schema=layout.waiting)
 
 
 def in_order(parts: Sequence[pa.RecordBatch], layout: RowLayout) -> pa.RecordBatch:

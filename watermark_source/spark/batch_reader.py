@@ -93,7 +93,11 @@ def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: S
     ids = {piece.range.split.log: id_ for piece in pieces if (id_ := piece.whole.log_id) is not None}
     reader = of_logs(reader, ExpectedLogs(ids))
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
-    for ranges in _rounds(_bound(reader, pieces)):
+    late = frozenset(piece.range.split for piece in pieces if piece.is_late)
+    logs = reader.log_ranges(late) if late else {}
+    # A range of a deleted split stays as planned: the reader decides about the loss.
+    bound = [bind(p, logs[p.range.split]) if p.range.split in logs else p.range for p in pieces]
+    for ranges in _rounds(bound):
         for batch in reader.read(ranges, from_beginning=from_beginning):
             yield data_batch(batch, batch.event_time, schema)
 
@@ -109,10 +113,3 @@ def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
             rounds.append([])
         rounds[at].append(each)
     return rounds
-
-
-def _bound(reader: BatchRangeReader, pieces: Sequence[OpenPiece]) -> list[SplitRange]:
-    late = frozenset(piece.range.split for piece in pieces if piece.is_late)
-    logs = reader.log_ranges(late) if late else {}
-    # A range of a deleted split stays as planned: the reader decides about the loss.
-    return [bind(p, logs[p.range.split]) if p.range.split in logs else p.range for p in pieces]

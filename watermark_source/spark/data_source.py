@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from watermark_source.contract.stream import SourceDefinition
     from watermark_source.planning.policy import RowLimits
     from watermark_source.planning.strategy import Abilities
-    from watermark_source.spark.batch_reader import AlignedBatchReader
     from watermark_source.spark.options import SourceOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
 
@@ -201,7 +200,16 @@ class AlignedDataSource(DataSource):
         A warning names the given options that only a stream takes.
         """
         self._need()
-        return self._batch_reader(schema)
+        from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
+        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
+
+        options, schema = self._given(schema)
+        batch = self.batch(options)
+        refuse_user_schema(schema, self._schema(self.source(options), options), self.name())
+        if ignored := self.option_table().ignored_in_batch(options.given):
+            _log.warning("A batch read ignores %s", ", ".join(ignored))
+        kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
+        return kind(batch, options.engine, schema)
 
     def _need(self) -> None:
         need_supported_spark()
@@ -234,18 +242,6 @@ class AlignedDataSource(DataSource):
         limits, losses = self.row_limits(options), OnLoss(fails=options["failOnDataLoss"])
         policy = replace(options.engine.policy, minimum_rows=limits.minimum, on_loss=losses)
         return AlignedStreamReader(source, replace(options.engine, policy=policy), schema, limits.most)
-
-    def _batch_reader(self, schema: StructType) -> AlignedBatchReader:
-        from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
-        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
-
-        options, schema = self._given(schema)
-        batch = self.batch(options)
-        refuse_user_schema(schema, self._schema(self.source(options), options), self.name())
-        if ignored := self.option_table().ignored_in_batch(options.given):
-            _log.warning("A batch read ignores %s", ", ".join(ignored))
-        kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
-        return kind(batch, options.engine, schema)
 
 
 def imported_from(cls: str) -> str:

@@ -323,10 +323,12 @@ class Observer:
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
         transactions = self.connector.transactions
-        asked = {} if transactions is None else passed_over(state, planned, observation.logs)
-        if transactions is None or not asked or not (opened := _with_open(transactions, asked)):
+        if transactions is None or not (asked := passed_over(state, planned, observation.logs)):
             return None
-        return replace(observation, logs=replace(observation.logs, uncommitted=opened))
+        answers = transactions.ends(asked.keys())
+        # What has no answer may have some.
+        opened = {s for s, end in asked.items() if s not in answers or answers[s] > end}
+        return replace(observation, logs=replace(observation.logs, uncommitted=opened)) if opened else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
@@ -437,12 +439,6 @@ class Observer:
 
 
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.
-
-
-def _with_open(transactions: OpenTransactions, ends: Mapping[Split, int]) -> Set[Split]:
-    """Return the splits with rows of open transactions at these ends, and those for which that is not known."""
-    answers = transactions.ends(ends.keys())
-    return {split for split, end in ends.items() if split not in answers or answers[split] > end}
 
 
 _LOOK_AGAIN = 5_000

@@ -98,19 +98,16 @@ class ReadingAgain:
             return
         self._warned.add(strangers is not None)
         where, port = " or ".join(self._server.address.hosts), self._server.address.port
-        if strangers is None:
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
-                "cannot reach that address, set reportAddress",
-                where, port,
-            )  # fmt: skip
-        else:
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. Meanwhile "
-                "connections of others than this query's tasks were closed there: %s. Keep them away from that port; "
-                "reportAddress names others",
-                where, port, strangers,
-            )  # fmt: skip
+        remedy = "If executors cannot reach that address, set reportAddress"
+        if strangers is not None:
+            remedy = (
+                f"Meanwhile connections of others than this query's tasks were closed there: {strangers}. Keep them "
+                "away from that port; reportAddress names others"
+            )
+        _log.warning(
+            "no task reported what it read to %s, port %d, so the driver reads it again by itself. %s",
+            where, port, remedy,
+        )  # fmt: skip
 
 
 # How many rows this run of a query has read, and of how many the event time does not count.

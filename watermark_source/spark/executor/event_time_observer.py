@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watermark_source.arrow_columns import bitmap, integers, is_valid
+from watermark_source.arrow_columns import booleans, integers, is_valid
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
@@ -121,7 +121,7 @@ class Summing(NamedTuple):
         rows = pa.RecordBatch.from_arrays([*batch.columns, batch.event_time], names=names)
         if cap is not None:
             counted = (integers(batch.event_time) <= cap) | ~is_valid(batch.event_time)
-            rows = rows.filter(pa.Array.from_buffers(pa.bool_(), len(counted), [None, bitmap(counted)], 0))
+            rows = rows.filter(booleans(counted))
         return self.by.merged(batch.split, before, self.by.summary_of(batch.split, rows) if rows.num_rows else None)
 
 
