@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -439,14 +439,8 @@ def merged(stored: Sequence[Version], new: Sequence[Version]) -> list[Version]:
 
     Both arguments are sorted by time; in ``new`` versions with equal times are in order of arrival.
     """
-    if not stored or (new and stored[-1].time < new[0].time):
-        together = [*stored, *new]
-    else:
-        together = sorted([*stored, *new], key=lambda version: version.time)  # stable
-    return [
-        version for version, following in zip_longest(together, together[1:])
-        if following is None or following.time != version.time
-    ]  # fmt: skip
+    in_order = sorted([*stored, *new], key=attrgetter("time"))  # stable
+    return list({version.time: version for version in in_order}.values())
 
 
 def needed_after(versions: Sequence[Version], moment: int) -> Sequence[Version]:

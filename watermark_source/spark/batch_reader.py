@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from operator import attrgetter
 
 import pyarrow as pa
@@ -104,12 +105,7 @@ def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: S
 
 def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
     """Return the ranges in rounds, each with at most one range of a split: a reader takes one at a time."""
-    rounds: list[list[SplitRange]] = [[]]
-    turn: Counter[Split] = Counter()
+    of_splits: defaultdict[Split, list[SplitRange]] = defaultdict(list)
     for each in ranges:
-        at = turn[each.split]
-        turn[each.split] += 1
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append(each)
-    return rounds
+        of_splits[each.split].append(each)
+    return [[each for each in turn if each is not None] for turn in zip_longest(*of_splits.values())] or [[]]

@@ -174,15 +174,13 @@ class History:
         times, changes = self._times_after(before, state, moment)
         first = self.arrivals.began is None
         sent = before.watermark if first else self.watermark
-        highest = [seen.highest for seen in observed.seen.values() if seen.highest is not None]
-        if self.newest is not None:
-            highest.append(self.newest)
+        highest = (self.newest, *(seen.highest for seen in observed.seen.values()))
         return History(
             arrivals,
             committed,
             before.splits,
             times,
-            max(highest, default=None),
+            max((millis for millis in highest if millis is not None), default=None),
             state.watermark,
             self.watermark_changes + (state.watermark != sent),
             self.status_changes + changes,

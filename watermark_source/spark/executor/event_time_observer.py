@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -200,9 +200,8 @@ class EventTimeObserver:
             highest = int(micros.max())
             counts.marked = highest if counts.marked is None else max(highest, counts.marked)
 
-    def reports(self) -> list[RangeReport]:
-        """Return what was seen, a report a range."""
-        reports: list[RangeReport] = []
+    def reports(self) -> Iterator[RangeReport]:
+        """Yield what was seen, a report a range."""
         reported: set[Split] = set()
         for r in self._ranges:
             seen, disorder = self._counts.get(r.split, _NOTHING), None
@@ -211,7 +210,7 @@ class EventTimeObserver:
             elif self._disorder is not None:
                 disorder = self._disorder.get(r.split)
             reported.add(r.split)
-            report = RangeReport(
+            yield RangeReport(
                 range=r,
                 max_event_time=_millis(seen.highest),
                 rows=seen.rows,
@@ -219,8 +218,6 @@ class EventTimeObserver:
                 segments=() if disorder is None else disorder.segments(),
                 summary=seen.summary,
             )
-            reports.append(report)
-        return reports
 
 
 def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:

@@ -118,7 +118,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
         )
         yield data_batch(batch, event_time, schema, task.late_at)
     if task.report_to is not None:
-        send_reports(task.report_to, observer.reports())
+        send_reports(task.report_to, list(observer.reports()))
 
 
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:

@@ -36,4 +36,4 @@ def observe(
     observer = EventTimeObserver(task, summing)
     for batch in batches:
         observer.observe(batch)
-    return observer.reports()
+    return list(observer.reports())
