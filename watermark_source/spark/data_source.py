@@ -7,14 +7,13 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
 
-from watermark_source.errors import OptionError, UsageError
+from watermark_source.errors import OptionError, UsageError, WatermarkSourceError
 from watermark_source.installation import need, need_compiler
 from watermark_source.option_table import (
     Option,
@@ -189,9 +188,12 @@ class AlignedDataSource(DataSource):
         self._need()
         if self._own_from is not None and self._own_from not in sys.path:
             sys.path.append(self._own_from)
-        from watermark_source.spark.stream_reader import made_or_refused  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.spark.stream_reader import RefusedStreamReader  # noqa: PLC0415 - see the class's docstring
 
-        return made_or_refused(partial(self._stream_reader, schema))
+        try:
+            return self._stream_reader(schema)
+        except WatermarkSourceError as reason:
+            return RefusedStreamReader(reason)
 
     @hides_own_frames
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +44,6 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     initialOffset = getDefaultReadLimit = prepareForTriggerAvailableNow = _refuse
     latestOffset = read = _refuse  # type: ignore[assignment]
-
-
-def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """Return the reader, or one whose first call raises the error of creating it."""
-    try:
-        return make()
-    except WatermarkSourceError as reason:
-        return RefusedStreamReader(reason)
 
 
 @dataclass(eq=False, repr=False)
