@@ -76,12 +76,9 @@ class InputPartitions:
         markers = markers_between(before, after) if self.options.policy.sends_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
-        clock, late_at = None, before.watermark
-        if after.use_processing_time:
-            late_at = None
-            if after.watermark is not None:
-                clock = Millis(after.watermark + 1)
-        self.reports.late_at = late_at
+        on_clock = after.use_processing_time
+        late_at = self.reports.late_at = None if on_clock else before.watermark
+        clock = Millis(after.watermark + 1) if on_clock and after.watermark is not None else None
         return [
             ReadTask(
                 ranges=each.ranges,

@@ -36,7 +36,6 @@ from watermark_source.planning.lineage import Cut, cut, led_by_earlier
 from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
-    FirstLook,
     Observation,
     ObservedLogs,
     ObservedSnapshots,
@@ -294,11 +293,9 @@ class Observer:
         logs = observation.logs
         if self.connector.lineage is not None:
             logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
-        logs = replace(
-            logs,
-            earliest=self._earliest(state, logs, limit, last),
-            times=replace(logs.times, looks=self._looked_at(state, logs.added, logs, observation.now)),
-        )
+        earliest = self._earliest(state, logs, limit, last)
+        looks = {} if self.looks is None else self.looks.of(state, logs, self.policy.future_cap(observation.now))
+        logs = replace(logs, earliest=earliest, times=replace(logs.times, looks=looks))
         return replace(
             observation,
             logs=self._with_open_ends(logs, state),
@@ -332,10 +329,12 @@ class Observer:
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
         transactions = self.connector.transactions
-        asked = {} if transactions is None else passed_over(state, planned, observation.logs)
-        if transactions is None or not asked or not (opened := _with_open(transactions, asked)):
+        if transactions is None or not (asked := passed_over(state, planned, observation.logs)):
             return None
-        return replace(observation, logs=replace(observation.logs, uncommitted=opened))
+        answers = transactions.ends(asked.keys())
+        # What has no answer may have some.
+        opened = {s for s, end in asked.items() if s not in answers or answers[s] > end}
+        return replace(observation, logs=replace(observation.logs, uncommitted=opened)) if opened else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
@@ -373,14 +372,6 @@ class Observer:
             return None
         rest, interval = last.rest.lasted(self.clock.elapsed()), self.policy.watermark_interval
         return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
-
-    def _looked_at(
-        self, state: SourceState, added: Mapping[Split, int], logs: ObservedLogs, now: Millis
-    ) -> Mapping[Split, FirstLook]:
-        if self.looks is None:
-            return {}
-        self.looks.ids = logs.ids
-        return self.looks.of(state, added, logs.ends, self.policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
@@ -454,12 +445,6 @@ class Observer:
 
 
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.
-
-
-def _with_open(transactions: OpenTransactions, ends: Mapping[Split, int]) -> Set[Split]:
-    """Return the splits with rows of open transactions at these ends, and those for which that is not known."""
-    answers = transactions.ends(ends.keys())
-    return {split for split, end in ends.items() if split not in answers or answers[split] > end}
 
 
 _LOOK_AGAIN = 5_000
