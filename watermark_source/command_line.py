@@ -177,11 +177,12 @@ def _complete(given: argparse.Namespace, _: Sequence[str]) -> int:
     from watermark_source.monitor.complete import complete  # noqa: PLC0415
 
     try:
-        seconds = parse_duration(given.timeout) / 1_000 if given.wait else 0.0
+        seconds = parse_duration(given.timeout) / 1_000
     except ValueError:
         raise UsageError(f"--timeout {given.timeout}: expected {ACCEPTED}, for example 2 hours") from None
     writers = [name.strip() for name in given.writers.split(",") if name.strip()]
-    return complete(given.place, _time("--until", given.until), writers, sys.stdout, seconds=seconds, sleep=time.sleep)
+    until, seconds = _time("--until", given.until), seconds if given.wait else 0
+    return complete(given.place, until, writers, sys.stdout, seconds=seconds, sleep=time.sleep)
 
 
 def _time(flag: str, text: str) -> int:
@@ -268,11 +269,12 @@ def _action(
         on_one: what can be done to one, which is named behind it.
         one: what that is.
     """
-    is_value = any(word.startswith("--") for word in words[-3:-2])
+    # A word behind an option is its value.
+    is_value, last_is_value = (any(word.startswith("--") for word in words[n - 1 : n]) for n in (-2, -1))
     if words[-2:-1] == [on_one] and not is_value:
         return on_one, words[-1], words[:-2]
     for name in alone:
-        if words[-1:] == [name]:
+        if words[-1:] == [name] and not last_is_value:
             return name, None, words[:-1]
         if words[:1] == [name]:
             return name, None, words[1:]

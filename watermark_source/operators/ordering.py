@@ -18,7 +18,14 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from watermark_source.errors import UsageError, listed
 from watermark_source.operators.followed_time import WAITED, followed_time, need_rocksdb
 from watermark_source.operators.ordering_processor import OrderingProcessor
-from watermark_source.operators.packs import EMITTED, ORDERING_BUCKET, ORDERING_PACKED, RowUnpacker, row_packer
+from watermark_source.operators.packs import (
+    EMITTED,
+    ORDERING_BUCKET,
+    ORDERING_PACKED,
+    RowUnpacker,
+    need_buckets,
+    row_packer,
+)
 from watermark_source.operators.waiting_rows import RowLayout
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.follow import quoted, spelling
@@ -58,7 +65,11 @@ def order_by_event_time(
         UsageError: the DataFrame is no stream that follows a watermark, a column is missing or exists already, or
             Spark's state store is not RocksDB.
     """
-    keys = [spelling(df, name, _CALLER) for name in ([key] if isinstance(key, str) else key)]
+    names = [key] if isinstance(key, str) else key
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in (*names, time, late)):
+        raise UsageError(f'{_CALLER}: key, time and late must be names of columns, as in key="user"')
+    need_buckets(buckets, _CALLER)
+    keys = [spelling(df, name, _CALLER) for name in names]
     if not df.isStreaming:
         raise UsageError(
             f"{_CALLER}: needs a stream (spark.readStream); for a batch use Spark's own "
@@ -67,7 +78,7 @@ def order_by_event_time(
     time, _ = followed_time(df, steps_of(df), time, _CALLER)
     _refuse_rows_that_waited(df, time)
     need_rocksdb(df, _CALLER)
-    _check(df, keys, late, buckets)
+    _check(df, keys, late)
     # The state must not depend on the session's time zone.
     layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), df.columns.index(time))
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
@@ -91,7 +102,7 @@ def _refuse_rows_that_waited(df: DataFrame, time: str) -> None:
         )
 
 
-def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
+def _check(df: DataFrame, keys: Sequence[str], late: str) -> None:
     lowered = [name.lower() for name in df.columns]
     if not keys:
         raise UsageError(f"{_CALLER}: key names no column; name one or more of {df.columns}")
@@ -106,8 +117,6 @@ def _check(df: DataFrame, keys: Sequence[str], late: str, buckets: int) -> None:
         raise UsageError(f"{_CALLER}: column names must be unique; the columns are {df.columns}")
     if late.lower() in lowered:
         raise UsageError(f'{_CALLER}: the stream has a column {late!r} already; name another, as in late="is_late"')
-    if buckets < 1:
-        raise UsageError(f"{_CALLER}: buckets = {buckets}: must be a whole number of at least 1, for example 64")
 
 
 def _is_collated(kind: DataType) -> bool:

@@ -16,10 +16,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from watermark_source.arrow_columns import column, repeated
+from watermark_source.errors import UsageError
 from watermark_source.operators.waiting_rows import RowLayout, by_bucket, from_bytes, gathered, to_bytes
 
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 """A function for ``mapInArrow``."""
+_MOST_BUCKETS = 65_536
+
+
+def need_buckets(buckets: object, caller: str) -> None:
+    """Raise ``UsageError`` for what is no number of buckets."""
+    if type(buckets) is not int or not 1 <= buckets <= _MOST_BUCKETS:
+        raise UsageError(f"{caller}: buckets = {buckets!r}; it must be an integer from 1 to {_MOST_BUCKETS}, as in 64")
 
 
 def packer(columns: pa.Schema, packed: StructType, tags: Callable[[int], tuple[int, ...]], name: str) -> Batches:

@@ -40,7 +40,7 @@ from watermark_source.operators.changes import (
 )
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import Deletions, JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, packer, unpacker
+from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, need_buckets, packer, unpacker
 from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
@@ -60,7 +60,6 @@ _COMPARED = (
 _ORDERED = (*_COMPARED, NumericType)
 """Types of columns in ``sequence``, which Arrow sorts."""
 _OWN = "__temporal_join_"
-_MOST_BUCKETS = 65_536
 
 
 def temporal_join(
@@ -123,8 +122,7 @@ def temporal_join(
     """
     if how not in ("left", "inner"):
         raise UsageError(f'{CALLER}: how = {how!r}; a temporal join is "left" or "inner"')
-    if type(buckets) is not int or not 1 <= buckets <= _MOST_BUCKETS:
-        raise UsageError(f"{CALLER}: buckets = {buckets!r}; it must be an integer from 1 to {_MOST_BUCKETS}, as in 64")
+    need_buckets(buckets, CALLER)
     _need_booleans(buffer=buffer, wait=wait)
     need_names(probe_time=probe_time, build_time=build_time, change_type=change_type)
     need_rocksdb(probe, CALLER)

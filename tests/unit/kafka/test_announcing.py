@@ -467,3 +467,8 @@ def test_the_words_of_the_command_come_first_or_last(capsys: pytest.CaptureFixtu
             assert "--topic is missing" in capsys.readouterr().err
     assert main(["watermarks", "--kafka", "--topic", "x"]) == 2
     assert "end the command with list, audit, or drop WRITER" in capsys.readouterr().err
+    # The value of an option is not what is to be done.
+    assert main(["watermarks", "--kafka", "--topic", "list"]) == 2
+    assert "end the command with list, audit, or drop WRITER" in capsys.readouterr().err
+    assert main(["watermarks", "--kafka", "audit", "--topic", "list"]) == 2
+    assert "kafka.bootstrap.servers" in capsys.readouterr().err

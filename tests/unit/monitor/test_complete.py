@@ -87,8 +87,11 @@ def test_it_waits_until_the_table_is_complete_or_the_time_is_over(
     assert run(capsys, tmp_path, "--timeout", "10 hours")[0] == 1
 
 
-def test_wrong_words_have_the_status_of_a_wrong_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, said = run(capsys, tmp_path, "--wait", "--timeout", "soon")
+@pytest.mark.parametrize("waits", [["--wait"], []])
+def test_wrong_words_have_the_status_of_a_wrong_command(
+    waits: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = run(capsys, tmp_path, *waits, "--timeout", "soon")
     assert status == 2
     assert said.startswith(
         "--timeout soon: expected a number and a unit (ms, seconds, minutes, hours, days), for example"
