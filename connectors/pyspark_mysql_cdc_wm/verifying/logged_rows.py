@@ -104,5 +104,6 @@ def before_changes(
     pieces = [found.get(piece, Fingerprint()) for piece in range(count)]
     for states in changed.values():
         if states.before is not None:
-            pieces[states.piece] = pieces[states.piece].with_row(states.before)
+            rows, sha = pieces[states.piece]
+            pieces[states.piece] = Fingerprint(rows + 1, sha ^ states.before)
     return tuple(pieces)

@@ -150,10 +150,6 @@ class Fingerprint(NamedTuple):
     rows: int = 0
     sha: int = 0
 
-    def with_row(self, sha: int) -> Fingerprint:
-        """Return the fingerprint of these rows and one more."""
-        return Fingerprint(self.rows + 1, self.sha ^ sha)
-
 
 def totals(digest: str) -> tuple[str, str]:
     """Return the fields of a ``Fingerprint`` as aggregates, in the words of both the server and Spark."""
