@@ -77,30 +77,23 @@ class ConsistentView:
         self._batch_rows = batch_rows
         self._connection: Any = connected(settings)
         self._last_statement = time.monotonic()
-        with self._translated_errors():
-            for statement in (*_OF_A_VIEW, _BEGIN):
-                self._execute(statement)
+        for statement in (*_OF_A_VIEW, _BEGIN):
+            self._execute(statement)
 
     def close(self) -> None:
         """Close the connection without waiting for rows that are still being sent."""
         self._connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
-    def keep_alive(self) -> None:
-        """Keep the server from closing an idle connection; call it at least every few minutes."""
-        if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
-            with self._translated_errors():
-                self._execute("DO 0")
-
     def kept_alive(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Yield items as they come, and keep the connection open meanwhile."""
+        """Yield items as they come, and keep the server from closing the idle connection meanwhile."""
         for item in items:
-            self.keep_alive()
+            if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
+                self._execute("DO 0")
             yield item
 
     def release(self) -> None:
         """Begin the transaction again, which releases all tables; raises as ``hold``."""
-        with self._translated_errors():
-            self._execute(_BEGIN)
+        self._execute(_BEGIN)
 
     def hold(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Keep tables from being altered, truncated or dropped, and return those that exist.
@@ -116,8 +109,7 @@ class ConsistentView:
             existing = self._try_to_hold(wanted)
             if existing is not None:
                 return existing
-            with self._translated_errors():
-                self._execute(_BEGIN)
+            self.release()
         raise SourceError(
             f"{self._settings.where}: a table was altered, emptied or created again at each of {_ATTEMPTS} attempts to "
             f"read a chunk of it, one of {listed(list(map(str, wanted)))}. Start the query again when that is over"
@@ -145,9 +137,8 @@ class ConsistentView:
         A view that began before all locks were held could miss rows of a copy that replaced a table in between.
         """
         try:
-            with self._translated_errors():
-                # Only a SELECT of a row makes the server check that the view can see this table.
-                self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
+            # Only a SELECT of a row makes the server check that the view can see this table.
+            self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
         except SourceError as refused:
             if code_of(refused.__cause__) != LOCKED:
                 raise
@@ -167,10 +158,10 @@ class ConsistentView:
         while True:
             self._last_statement = time.monotonic()
             try:
-                with self._connection.cursor() as cursor:
+                with self._translated_errors(), self._connection.cursor() as cursor:
                     cursor.execute(statement)
-            except pymysql.MySQLError as failure:
-                if kind_of(failure) is not ErrorKind.INTERRUPTED or time.monotonic() >= until:
+            except SourceError as refused:
+                if not _is_interrupted(refused) or time.monotonic() >= until:
                     raise
             else:
                 return
@@ -242,10 +233,10 @@ class ConsistentView:
                     count += starts.shape[1]
                     yield starts.shape[1], arrays
             except SourceError as refused:
-                failure, now = refused.__cause__, time.monotonic()
+                now = time.monotonic()
                 if count > before:
                     until = now + self._settings.patience_seconds
-                if failure is None or kind_of(failure) is not ErrorKind.INTERRUPTED or now >= until:
+                if not _is_interrupted(refused) or now >= until:
                     raise
                 if count and not (in_order and self._is_of_innodb(table)):
                     raise
@@ -255,6 +246,10 @@ class ConsistentView:
 
     def _is_of_innodb(self, table: TableName) -> bool:
         return any(str(engine).lower() == "innodb" for (engine,) in self.select(_ENGINE, *table))
+
+
+def _is_interrupted(refused: SourceError) -> bool:
+    return refused.__cause__ is not None and kind_of(refused.__cause__) is ErrorKind.INTERRUPTED
 
 
 def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Array], values: Values) -> pa.Array:
