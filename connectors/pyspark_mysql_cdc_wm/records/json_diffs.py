@@ -27,8 +27,7 @@ _NOWHERE = np.int64(-1)
 
 _LAST = np.frombuffer(b"last", np.uint8)
 _LETTERS = np.zeros(256, np.uint8)
-for _letter, _byte in zip(b'"\\bfnrt/', b'"\\\b\f\n\r\t/', strict=True):
-    _LETTERS[_letter] = _byte
+_LETTERS[list(b'"\\bfnrt/')] = list(b'"\\\b\f\n\r\t/')
 
 
 @inlined

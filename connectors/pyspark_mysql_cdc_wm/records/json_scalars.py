@@ -30,15 +30,9 @@ _LEAST_ROOM = 40
 _NONE = np.int64(-1)
 
 
-def _short_escapes() -> np.ndarray:
-    """By byte the letter after the backslash; 0 for a byte without one."""
-    found = np.zeros(256, np.uint8)
-    for byte, letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
-        found[byte] = letter
-    return found
-
-
-_ESCAPES = _short_escapes()
+_ESCAPES = np.zeros(256, np.uint8)
+"""By byte the letter after the backslash; 0 for a byte without one."""
+_ESCAPES[list(b'"\\\b\f\n\r\t')] = list(b'"\\bfnrt')
 
 
 @inlined

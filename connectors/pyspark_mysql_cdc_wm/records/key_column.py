@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -280,17 +281,11 @@ def _encodable(text: str) -> str:
     return text
 
 
-# Of NumPy, not of Python: the server has a year 0.
-def _day(text: str) -> np.datetime64:
-    if not _DAY_TEXT.fullmatch(text):
+def _calendar(text: str, *, form: re.Pattern[str], unit: Literal["D", "us"]) -> np.datetime64:
+    """Return a date or a moment. Of NumPy, not of Python: the server has a year 0."""
+    if not form.fullmatch(text):
         raise ValueError(text)
-    return np.datetime64(text, "D")
-
-
-def _moment(text: str) -> np.datetime64:
-    if not _MOMENT_TEXT.fullmatch(text):
-        raise ValueError(text)
-    return np.datetime64(text, "us")
+    return np.datetime64(text, unit)
 
 
 def _time(text: str) -> timedelta:
@@ -314,8 +309,7 @@ _ORDERED = (WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
 _PARSERS: Mapping[ColumnType, Callable[[Any], Any]] = {
     **dict.fromkeys((*WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
     **dict.fromkeys(_FLOATS, _float),
-    ColumnType.DATE: _day,
+    ColumnType.DATE: partial(_calendar, form=_DAY_TEXT, unit="D"),
     ColumnType.TIME2: _time,
-    ColumnType.DATETIME2: _moment,
-    ColumnType.TIMESTAMP2: _moment,
+    **dict.fromkeys((ColumnType.DATETIME2, ColumnType.TIMESTAMP2), partial(_calendar, form=_MOMENT_TEXT, unit="us")),
 }
