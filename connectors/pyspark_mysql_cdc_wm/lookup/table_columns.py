@@ -149,23 +149,12 @@ def described(
     if shown is None:
         refuse_versioned(connection, names)
         shown = ShownTables(connection, names)
-    result: dict[TableName, TableColumns] = {}
-    for name, rows in shown.rows.items():
-        readable = [row[:_OF_COLUMN] for row in rows if _may_select(row)]
-        if name not in names or not readable:
-            continue
-        if not keys.get(name):
-            _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
-        all_names = [str(row[0]) for row in readable]
-        chunk_column = choice.chunk_column(str(name), all_names)
-        read = {each for each in all_names if choice.reads(each) or each == chunk_column}
-        columns = [ShownColumn(*(str(row[at]) for at in (0, 1, 9, 10))) for row in rows]
-        refuse_generated(name, columns, read, mariadb=connection.is_mariadb)
-        result[name] = _described(
-            name, readable, keys.get(name, ()), choice, collations,
-            user=connection.settings.username, mariadb=connection.is_mariadb,
-        )  # fmt: skip
-    return result
+    wanted = names & shown.readable()
+    return {
+        name: _described(connection, name, rows, keys.get(name, ()), choice, collations)
+        for name, rows in shown.rows.items()
+        if name in wanted
+    }
 
 
 def _by_table(rows: Iterable[tuple[TableName, Row]]) -> dict[TableName, list[Row]]:
@@ -206,10 +195,11 @@ def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Co
     # COLUMN_KEY is also PRI for a unique key of a table without a primary key.
     unique = {name for (name,) in connection.rows(_UNIQUE, *table)}
     if not unique.issuperset(in_key):
-        raise _unreadable_key(connection.settings.username, table, "every column")
+        raise _unreadable_key(connection, table, "every column")
 
 
-def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormatError:
+def _unreadable_key(connection: MySqlConnection, table: TableName, what: str) -> UnsupportedFormatError:
+    user = connection.settings.username
     return UnsupportedFormatError(
         f"table {table}: the user {user!r} may not read {what} of the primary key, without which rows cannot be "
         f"distinguished. On the server, for all columns: {grant_select(user, table)}"
@@ -251,23 +241,26 @@ def all_columns(
     return columns, [(str(name), prefix) for _, (name, prefix) in keys]
 
 
-def _described(
+def _described(  # noqa: PLR0917 - the server's answers about one table
+    connection: MySqlConnection,
     table: TableName,
     rows: Sequence[Row],
     key: Sequence[Row],
     choice: ColumnChoice,
     collations: Collations,
-    *,
-    user: str,
-    mariadb: bool,
 ) -> TableColumns:
+    mariadb, readable = connection.is_mariadb, {str(row[0]): row[:_OF_COLUMN] for row in rows if _may_select(row)}
+    if not key:
+        _refuse_unseen_key(connection, table, [str(row[0]) for row in rows if row[-1] == "PRI"])
+    chunk_column = choice.chunk_column(str(table), readable)
+    read = {name for name in readable if choice.reads(name) or name == chunk_column}
+    shown = [ShownColumn(*(str(row[at]) for at in (0, 1, 9, 10))) for row in rows]
+    refuse_generated(table, shown, read, mariadb=mariadb)
     # A key over prefixes of columns does not order the rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
-    all_names = tuple(str(row[0]) for row in rows)
-    chunk_column = choice.chunk_column(str(table), all_names)
-    if unreadable := [name for name in names if name not in all_names]:
-        raise _unreadable_key(user, table, ", ".join(unreadable))
-    needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in (*names, chunk_column)]
+    if unreadable := [name for name in names if name not in readable]:
+        raise _unreadable_key(connection, table, ", ".join(unreadable))
+    needed = [row for name, row in readable.items() if name in read.union(names)]
     columns = tuple(_column(row, collations.numbers, table, mariadb=mariadb) for row in needed)
     types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
@@ -280,7 +273,7 @@ def _described(
     key_columns = chunk_columns = tuple(map(ordered, names))
     if chunk_column is not None and names != [chunk_column]:
         chunk_columns = (replace(ordered(chunk_column), chosen=True),)
-    return TableColumns(all_names, columns, types, key_columns, chunk_columns)
+    return TableColumns(tuple(readable), columns, types, key_columns, chunk_columns)
 
 
 def declared_labels(declared: str) -> tuple[bytes, ...]:
@@ -465,7 +458,7 @@ def _with_hidden_columns(table: TableMap, name: TableName, connection: MySqlConn
     if missing - hidden and rights.are_in_part(name):
         hidden = missing
         if shown and (unreadable := hidden.intersection(key_names(table))):
-            raise _unreadable_key(connection.settings.username, name, listed(unreadable))
+            raise _unreadable_key(connection, name, listed(unreadable))
     if not hidden:
         return table
     return replace(
