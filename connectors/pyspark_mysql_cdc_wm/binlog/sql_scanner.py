@@ -308,10 +308,7 @@ class Walk:
 
     def rest(self) -> list[Token]:
         """Return the remaining tokens."""
-        remaining = []
-        while self.now is not END:
-            remaining.append(self.step())
-        return remaining
+        return list(iter(self.step, END))
 
     def parts(self) -> list[list[Token]]:
         """Return the remaining tokens, split at commas, without those in brackets.

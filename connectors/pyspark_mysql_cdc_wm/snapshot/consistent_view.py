@@ -14,7 +14,7 @@ import pymysql
 from pyspark_mysql_cdc_wm.client.connection import Row, connected
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
-from pyspark_mysql_cdc_wm.client.text_rows import TextReader
+from pyspark_mysql_cdc_wm.client.text_rows import text_rows
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import has_empty_label, is_text_of_digits
@@ -217,7 +217,6 @@ class ConsistentView:
         selected = ", ".join(map(_selected, columns, of_key)) or "1"
         statement = f"SELECT {selected} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
         build = list(map(text_column, columns, types, of_key))
-        reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         in_order = bool(key) and keyed.keys() <= {column.name for column in chunked_by}
         count, until = 0, time.monotonic() + self._settings.patience_seconds
         while True:
@@ -225,7 +224,9 @@ class ConsistentView:
             # OFFSET needs a limit: this is the highest that servers accept.
             rest = f"{statement} LIMIT {count}, {_ALL_ROWS}" if count else statement
             try:
-                for memory, starts, sizes in reader.rows(rest, len(columns) or 1):
+                for memory, starts, sizes in text_rows(
+                    self._connection, self._settings.where, rest, columns=len(columns) or 1, batch_rows=self._batch_rows
+                ):
                     arrays = tuple(
                         _decoded(table, columns[i], decode, Values(memory, starts[i], sizes[i]))
                         for i, decode in enumerate(build)
