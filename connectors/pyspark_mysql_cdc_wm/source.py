@@ -187,15 +187,15 @@ class MySqlSource(SourceDefinition):
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
-        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.schema_changes import Known  # noqa: PLC0415
-        from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead  # noqa: PLC0415
 
         options = self.options
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
-        stream = StreamToRead(
-            options.client.patient, self.tables, layout, known, options.fail_on_data_loss, options.unlogged
-        )
-        return MySqlRangeReader(BinlogRows(stream, self.run), SnapshotRows(stream, options.choice))
+        return MySqlRangeReader(
+            StreamToRead(
+                options.client.patient, self.tables, layout, options.choice, known, self.run, options.fail_on_data_loss,
+                options.unlogged,
+            )
+        )  # fmt: skip

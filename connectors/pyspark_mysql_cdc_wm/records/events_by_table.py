@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
     BEGINNINGS,
@@ -46,13 +47,20 @@ _TRANSACTION, _COMMITTED, _CLOCK = range(3)
 _NOTHING, _GTID, _MAP, _ROWS, _REFUSED = range(5)
 _TABLE_ID = np.int64(TABLE_ID_SIZE)
 _DUMMY_TABLE = 0xFFFFFF
-_MEANINGS = np.full(256, _REFUSED, np.uint8)
-_MEANINGS[list(EventType)] = _NOTHING
-# An INCIDENT, in which the server lost events, or a payload that is not decompressed yet.
-_MEANINGS[[EventType.INCIDENT, EventType.TRANSACTION_PAYLOAD]] = _REFUSED
-_MEANINGS[list(BEGINNINGS)] = _GTID
-_MEANINGS[EventType.TABLE_MAP] = _MAP
-_MEANINGS[[*ROWS_V1, *ROWS_V2, EventType.PARTIAL_UPDATE_ROWS]] = _ROWS
+
+
+def _meanings() -> npt.NDArray[np.uint8]:
+    found = np.full(256, _REFUSED, np.uint8)
+    found[[int(kind) for kind in EventType]] = _NOTHING
+    # An INCIDENT, in which the server lost events, or a payload that is not decompressed yet.
+    found[[EventType.INCIDENT, EventType.TRANSACTION_PAYLOAD]] = _REFUSED
+    found[list(BEGINNINGS)] = _GTID
+    found[EventType.TABLE_MAP] = _MAP
+    found[[*ROWS_V1, *ROWS_V2, EventType.PARTIAL_UPDATE_ROWS]] = _ROWS
+    return found
+
+
+_MEANINGS = _meanings()
 
 
 @compiled(

@@ -28,11 +28,9 @@ _LONGEST_DECIMAL = 81
 """Nine words of nine digits, which the server calculates with; a column has 65."""
 _LEAST_ROOM = 40
 _NONE = np.int64(-1)
-
-
-_ESCAPES = np.zeros(256, np.uint8)
+_LETTERS = dict(zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True))
+_ESCAPES = np.array([_LETTERS.get(byte, 0) for byte in range(256)], np.uint8)
 """By byte the letter after the backslash; 0 for a byte without one."""
-_ESCAPES[list(b'"\\\b\f\n\r\t')] = list(b'"\\bfnrt')
 
 
 @inlined
