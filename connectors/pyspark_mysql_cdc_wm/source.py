@@ -162,6 +162,7 @@ class MySqlSource(SourceDefinition):
         bounds = BinlogBounds.of(connection, self.options)
         status, transactions, start = bounds.status, bounds.transactions, bounds.start
         left_out = start.left_out if isinstance(start, StartAfter) else None
+        checked = self.checked if self.options.reads_tables else {}
         return Connector(
             discovery=bounds,
             starts=bounds,
@@ -171,18 +172,14 @@ class MySqlSource(SourceDefinition):
             time_index=bounds.times if bounds.by_commit and not connection.is_mariadb else None,
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(status),
-            snapshots=self._snapshots(connection, by_gtids=transactions is not None),
+            snapshots=ChunkBounds(
+                connection,
+                TableList(connection, self.tables, checked, self.left_out),
+                DescribedTables(connection, self.tables, self.layout, self.options.choice, dict(checked)),
+                self.options,
+                by_gtids=transactions is not None,
+            ),
             replicas=MySqlReplica(connection, status, transactions, connection.pin_server(), left_out),
-        )
-
-    def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
-        checked = self.checked if self.options.reads_tables else {}
-        return ChunkBounds(
-            connection,
-            TableList(connection, self.tables, checked, self.left_out),
-            DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
-            self.options,
-            by_gtids=by_gtids,
         )
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:

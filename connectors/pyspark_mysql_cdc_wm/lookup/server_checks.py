@@ -57,7 +57,7 @@ def _naming_roles(run: Callable[[CheckedServer], str]) -> Callable[[CheckedServe
 
 
 def _logged(server: CheckedServer) -> str:
-    logged = LoggedDatabases.of(server.log_status, folds_case=_folds_case(server.connection, server.selection))
+    logged = LoggedDatabases.of(server.log_status, server.connection, server.selection)
     logged.check(server.where, server.table_names)
     only, never = (", ".join(sorted(names)) for names in (logged.only, logged.never))
     return only or "all" + (f" except {never}" if never else "")
@@ -66,12 +66,7 @@ def _logged(server: CheckedServer) -> str:
 def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
     """Check that the server logs the databases of tables; raises as ``LoggedDatabases.check``."""
     status = connection.one(end_statement(connection)) or ()
-    LoggedDatabases.of(status, folds_case=_folds_case(connection, selection)).check(connection.settings.where, tables)
-
-
-def _folds_case(connection: MySqlConnection, selection: Selection) -> bool:
-    # MariaDB compares these names exactly, whatever lower_case_table_names is.
-    return selection.ignores_case and not connection.is_mariadb
+    LoggedDatabases.of(status, connection, selection).check(connection.settings.where, tables)
 
 
 class LoggedDatabases(NamedTuple):
@@ -82,10 +77,11 @@ class LoggedDatabases(NamedTuple):
     folds_case: bool
 
     @classmethod
-    def of(cls, log_status: Row, *, folds_case: bool) -> LoggedDatabases:
+    def of(cls, log_status: Row, connection: MySqlConnection, selection: Selection) -> LoggedDatabases:
         """Parse the row that has the end of the binlog and, behind it, these settings."""
         only, never = (names_of(shown) for shown in (*log_status[2:4], "", "")[:2])
-        return cls(only, never, folds_case)
+        # MariaDB compares these names exactly, whatever lower_case_table_names is.
+        return cls(only, never, selection.ignores_case and not connection.is_mariadb)
 
     def check(self, where: str, tables: Iterable[TableName]) -> None:
         """Check that the server logs the databases of tables.

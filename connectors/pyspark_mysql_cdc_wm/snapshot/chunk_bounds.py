@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
@@ -43,28 +44,21 @@ SWAP_PAUSE_SECONDS = 0.1
 _ROWS = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES WHERE"
 
 
+@dataclass(frozen=True, slots=True)
 class DescribedTables:
     """The tables of a snapshot as the server describes them, each checked once in a process."""
 
-    def __init__(
-        self,
-        connection: MySqlConnection,
-        selection: Selection,
-        layout: Layout,
-        choice: ColumnChoice,
-        checked: Mapping[TableName, TableColumns],
-    ) -> None:
-        """Begin with tables that ``load()`` has checked."""
-        self._connection = connection
-        self._selection = selection
-        self._layout = layout
-        self._choice = choice
-        self._known = dict(checked)
-        self._warned_of: set[TableName] = set()
+    connection: MySqlConnection
+    selection: Selection
+    layout: Layout
+    choice: ColumnChoice
+    known: dict[TableName, TableColumns]
+    """At first those that ``load()`` has checked."""
+    warned_of: set[TableName] = field(default_factory=set)
 
     def get(self, name: TableName) -> TableColumns | None:
         """Return a table that was described, ``None`` for one that did not exist."""
-        return self._known.get(name)
+        return self.known.get(name)
 
     def add(self, names: Set[TableName]) -> None:
         """Describe and check new tables, and warn of tables without a key.
@@ -73,27 +67,27 @@ class DescribedTables:
             UserError, UnsupportedFormatError: a table cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
-        unknown = names - self._known.keys()
-        tables = described(self._connection, unknown, self._choice) if unknown else {}
+        unknown = names - self.known.keys()
+        tables = described(self.connection, unknown, self.choice) if unknown else {}
         for name, table in tables.items():
-            check_fits(self._layout, self._choice, name, table)
+            check_fits(self.layout, self.choice, name, table)
             check_key(name, table)
         if tables:
-            check_logged(self._connection, self._selection, tables)
-        check_visible(self._connection, tables)
-        self._known.update(tables)
-        new = names & self._known.keys() - self._warned_of
-        if unkeyed := sorted(name for name in new if not self._known[name].key):
+            check_logged(self.connection, self.selection, tables)
+        check_visible(self.connection, tables)
+        self.known.update(tables)
+        new = names & self.known.keys() - self.warned_of
+        if unkeyed := sorted(name for name in new if not self.known[name].key):
             _log.warning("%s", without_key(unkeyed))
-        self._warned_of |= new
+        self.warned_of.update(new)
 
     def forget(self, name: TableName) -> None:
         """Describe a table again at the next ``add``."""
-        self._known.pop(name, None)
+        self.known.pop(name, None)
 
     def current(self, name: TableName) -> TableColumns | None:
         """Describe a table again, since it may have new labels, or be another table of the same name."""
-        return described(self._connection, {name}, self._choice).get(name)
+        return described(self.connection, {name}, self.choice).get(name)
 
 
 _WARNING_SECONDS = 60.0

@@ -53,7 +53,6 @@ class LoggedOrder:
     def __init__(self, connection: MySqlConnection, choice: ColumnChoice) -> None:
         self._connection = connection
         self._choice = choice
-        self._collations: Collations | None = None
         self._now: dict[TableName, TableColumns | None] = {}
 
     def within(self, changes: Changes, wanted: KeyRange) -> Mask:
@@ -63,9 +62,7 @@ class LoggedOrder:
             SourceError: the server cannot be reached, or refuses.
             OffsetError: the key column was altered since, or snapshotChunkColumn was changed.
         """
-        if self._collations is None:
-            self._collations = collations_of(self._connection)
-        known = self._collations
+        known = collations_of(self._connection)
         columns = {str(column.name): column for column in changes.table.columns}
         names = chunk_names(changes.table, self._choice)
         keys = [changes.column(name) for name in names]
