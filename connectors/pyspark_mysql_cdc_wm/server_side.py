@@ -10,7 +10,7 @@ from typing import cast
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.cutting import cut
-from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, KeyStates, logged_rows, states_of
+from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, KeyStates, states_of, tables_of
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
 from watermark_source.connector import (
     OffsetError,
@@ -132,13 +132,11 @@ class ServerSide:
         """Yield the key, piece and fingerprint of each row of the table that a range of the binlog has."""
         layout = replace(self.source.layout, about=(CHANGE_TYPE,))
         reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
+        schema = StructType([*self.table.schema.fields]).add(CHANGE_TYPE, StringType())
         text = F.expr(self.table.row.spark)
-        return logged_rows(
-            spark,
-            reader.relocated(relocation).read([wanted]),
-            self.table.schema,
-            lambda rows: self.table.of_rows(rows, self.pieces, text, CHANGE_TYPE),
-        )
+        for table in tables_of(reader.relocated(relocation).read([wanted]), schema.names):
+            rows = spark.createDataFrame(table, schema)
+            yield from self.table.of_rows(rows, self.pieces, text, CHANGE_TYPE).collect()
 
     @contextmanager
     def read(self, spark: SparkSession, planned: SourceState) -> Iterator[ReadSince]:

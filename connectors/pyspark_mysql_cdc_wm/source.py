@@ -161,7 +161,7 @@ class MySqlSource(SourceDefinition):
         connection = MySqlConnection(self.options.client.patient)
         bounds = BinlogBounds.of(connection, self.options)
         status, transactions, start = bounds.status, bounds.transactions, bounds.start
-        left_out = start.left_out if isinstance(start, StartAfter) else None
+        left_out = str(start.left_out) if isinstance(start, StartAfter) else None
         checked = self.checked if self.options.reads_tables else {}
         return Connector(
             discovery=bounds,

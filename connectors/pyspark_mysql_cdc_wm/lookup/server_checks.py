@@ -26,16 +26,6 @@ from watermark_source.errors import (
 )
 
 
-def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
-    """Yield the checks of the tables: they are logged, the user may read them, and they can be cut into chunks."""
-    yield Check("tables", _naming_roles(_tables), after=("login",))
-    yield Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables"))
-    yield Check("SELECT", _naming_roles(_readable), after=("tables",))
-    yield Check("columns", _columns, after=("SELECT",))
-    if options.reads_tables:
-        yield Check("primary key", _keys, after=("columns",))
-
-
 def _naming_roles(run: Callable[[CheckedServer], str]) -> Callable[[CheckedServer], str]:
     """Return a check that also names roles of the user that are not active, where the user lacks a privilege."""
 
@@ -253,6 +243,7 @@ _METADATA = _Needed(
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
     """Return the checks for these options; each comes after those that it needs."""
+    of_snapshots = Check("primary key", _keys, after=("columns",)), Check("gtid_mode", _gtids, after=("login",))
     return (
         Check("server", _server),
         Check("login", _login, after=("server",)),
@@ -263,8 +254,11 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("binlog_storage_engine", _files, after=("log_bin",)),
         Check("REPLICATION CLIENT", _naming_roles(_log_status), after=("log_bin",)),
         Check("REPLICATION SLAVE", _naming_roles(_log_events), after=("log_bin",)),
-        *table_checks(options),
-        *((Check("gtid_mode", _gtids, after=("login",)),) if options.reads_tables else ()),
+        Check("tables", _naming_roles(_tables), after=("login",)),
+        Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables")),
+        Check("SELECT", _naming_roles(_readable), after=("tables",)),
+        Check("columns", _columns, after=("SELECT",)),
+        *(of_snapshots if options.reads_tables else ()),
         *advice(options),
     )
 

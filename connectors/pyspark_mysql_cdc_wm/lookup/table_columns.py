@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.generated_columns import ShownColumn, refuse_generated
 from pyspark_mysql_cdc_wm.lookup.rights import Rights, grant_select, rows_of_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, INTEGERS, LABELLED, STRINGS, column_type, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
 from pyspark_mysql_cdc_wm.records.table_definition import (
@@ -144,14 +144,13 @@ def described(
         SourceError: the server cannot be reached, or refuses.
     """
     names = frozenset(tables)
-    collations = collations_of(connection)
     keys = _by_table(rows_of_tables(connection, _KEYS, names, _IN_ORDER_OF_KEY))
     if shown is None:
         refuse_versioned(connection, names)
         shown = ShownTables(connection, names)
     wanted = names & shown.readable()
     return {
-        name: _described(connection, name, rows, keys.get(name, ()), choice, collations)
+        name: _described(connection, name, rows, keys.get(name, ()), choice)
         for name, rows in shown.rows.items()
         if name in wanted
     }
@@ -241,15 +240,11 @@ def all_columns(
     return columns, [(str(name), prefix) for _, (name, prefix) in keys]
 
 
-def _described(  # noqa: PLR0917 - the server's answers about one table
-    connection: MySqlConnection,
-    table: TableName,
-    rows: Sequence[Row],
-    key: Sequence[Row],
-    choice: ColumnChoice,
-    collations: Collations,
+def _described(
+    connection: MySqlConnection, table: TableName, rows: Sequence[Row], key: Sequence[Row], choice: ColumnChoice
 ) -> TableColumns:
-    mariadb, readable = connection.is_mariadb, {str(row[0]): row[:_OF_COLUMN] for row in rows if _may_select(row)}
+    collations, mariadb = collations_of(connection), connection.is_mariadb
+    readable = {str(row[0]): row[:_OF_COLUMN] for row in rows if _may_select(row)}
     if not key:
         _refuse_unseen_key(connection, table, [str(row[0]) for row in rows if row[-1] == "PRI"])
     chunk_column = choice.chunk_column(str(table), readable)
@@ -312,7 +307,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
         # MariaDB shows compressed columns by a comment behind the type.
         type_ = COMPRESSED[type_]
     column = Column(type_, name=name, nullable=nullable == "YES", size=1, unsigned="unsigned" in declared)
-    if type_ in (ColumnType.FLOAT, ColumnType.DOUBLE):
+    if type_ in FLOATS:
         column = replace(column, size=4 if type_ is ColumnType.FLOAT else 8)
     elif type_ is ColumnType.NEWDECIMAL:
         column = replace(column, precision=int(precision), scale=int(scale))
@@ -320,7 +315,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
         column = replace(column, length=int(precision), size=(int(precision) + 7) // 8)
     elif type_ in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         column = replace(column, precision=int(fraction or 0))
-    elif type_ in (ColumnType.ENUM, ColumnType.SET):
+    elif type_ in LABELLED:
         column = replace(column, labels=declared_labels(declared))
         if has_empty_label(column) and "?" in declared:
             raise UnsupportedFormatError(
@@ -340,7 +335,6 @@ _UTF8MB4 = 45
 """The number that a collation of utf8mb4 has on every server; descriptions are in that character set."""
 _NOT_SHOWN = "?"
 _REMEDY = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
-_LABELLED = (ColumnType.ENUM, ColumnType.SET)
 _VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
 _HASH = re.compile(r"DB_ROW_HASH_\d+")
 _PERIOD = ("row_start", "row_end")
@@ -390,7 +384,7 @@ def _with_present_names(table: TableMap, name: TableName, connection: MySqlConne
     for logged, now in zip(table.columns, columns, strict=True):
         if now.column is None or not _same_type(logged, now.column):
             raise _altered(name, f"the column {now.name} had another type then, and is {now.declared} now")
-        if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
+        if logged.type in LABELLED and _NOT_SHOWN in now.declared:
             raise UnsupportedFormatError(
                 f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
                 f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
@@ -413,7 +407,7 @@ def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedForma
 
 
 def _completed(logged: Column, now: DescribedColumn) -> Column:
-    if logged.type not in _LABELLED:
+    if logged.type not in LABELLED:
         return replace(logged, name=now.name)
     return replace(logged, name=now.name, labels=declared_labels(now.declared), collation=_UTF8MB4)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary
 from pyspark_mysql_cdc_wm.records.arrow_types import (
+    FLOATS,
     INTEGERS,
     STRINGS,
     TEMPORAL,
@@ -53,7 +54,7 @@ def column_decoder(  # noqa: PLR0911 - a table of types
         return _ALIKE[kind]
     if kind in INTEGERS:
         return lambda values: integers(values, width, unsigned=column.unsigned)
-    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
+    if kind in FLOATS:
         return lambda values: floats(values, width)
     if kind is ColumnType.NEWDECIMAL:
         return lambda values: decimals(values, column.precision, column.scale)

@@ -53,12 +53,8 @@ class DescribedTables:
     layout: Layout
     choice: ColumnChoice
     known: dict[TableName, TableColumns]
-    """At first those that ``load()`` has checked."""
+    """Those that were described and that existed, at first the ones that ``load()`` has checked."""
     warned_of: set[TableName] = field(default_factory=set)
-
-    def get(self, name: TableName) -> TableColumns | None:
-        """Return a table that was described, ``None`` for one that did not exist."""
-        return self.known.get(name)
 
     def add(self, names: Set[TableName]) -> None:
         """Describe and check new tables, and warn of tables without a key.
@@ -224,11 +220,11 @@ class ChunkBounds:
         return locked
 
     def _size(self, name: TableName, rows: int | None) -> SnapshotSize:
-        table = self._described.get(name)
+        table = self._described.known.get(name)
         return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._rows)
 
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
-        known = self._described.get(name)
+        known = self._described.known.get(name)
         if known is not None and to_end:
             return (None,)
         now = None if known is None else self._described.current(name)

@@ -17,10 +17,10 @@ from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of
 from pyspark_mysql_cdc_wm.client.text_rows import text_rows
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.arrow_types import has_empty_label, is_text_of_digits
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, has_empty_label, is_text_of_digits
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
-from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.errors import (
     CorruptDataError,
@@ -38,7 +38,6 @@ LOCK_SECONDS = 50
 LOCK_WAITS = 6
 """Number of such waits, each with a warning, before the task fails."""
 
-_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _OF_A_VIEW = (
     "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
     # The server waits while the task reads the changes since, at the speed of the query.
@@ -262,7 +261,7 @@ def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Arr
 
 def _selected(column: Column, key: KeyColumn | None) -> str:
     name = quoted(str(column.name))
-    if column.type in _FLOATS:
+    if column.type in FLOATS:
         # A DOUBLE shows all digits, unlike FLOAT(M,D). Adding 0 instead would lose the sign of -0.
         return f"{name} * 1e0"
     if is_text_of_digits(column):
