@@ -50,7 +50,7 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
         raise UsageError(f"{file} cannot be written: {file.parent} is not a folder")
     with ServerSide.of(checkpoint, options) as server:
         _check_all_is_logged(server)
-        with server.of_the_past.read(SparkSession.builder.getOrCreate(), server.since(server.state)) as read:
+        with server.of_the_past.read(SparkSession.builder.getOrCreate(), server.state) as read:
             by_piece = keys_by_piece(read.changed)
             found = server.pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
     position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)

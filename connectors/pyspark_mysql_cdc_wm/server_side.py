@@ -10,9 +10,9 @@ from typing import cast
 
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as in all of Spark's documentation
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
-from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
+from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, LogPosition
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import Transactions, wait_until_visible
@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
 from pyspark_mysql_cdc_wm.source import MySqlSource
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.cutting import cut
-from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, KeyStates, logged_rows, states_of
+from pyspark_mysql_cdc_wm.verifying.logged_rows import CHANGE_TYPE, KeyStates, states_of, tables_of
 from pyspark_mysql_cdc_wm.verifying.pieces import Pieces, Rows
 from watermark_source.connector import (
     OffsetError,
@@ -44,24 +44,14 @@ _STATEMENT_SECONDS = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
-    """Where the binlog goes on behind what a copy has."""
-
-    start: int
-    relocation: Relocation
-
-
-@dataclass(frozen=True, slots=True)
 class ReadSince:
     """One consistent read of the table, and what changed in it before."""
 
     rows: Rows
     changed: Mapping[str, KeyStates]
     """By key, what changed since the checkpoint's last committed batch."""
-    end: int
+    end: LogPosition
     """The position up to which the binlog was read, behind all that the read sees."""
-    shown: str
-    """The same for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +109,38 @@ class ServerSide:
         wanted = replace(options, unlogged=options.unlogged._replace(wants_past=True))
         return replace(self, source=replace(self.source, options=wanted))
 
-    def since(self, planned: SourceState) -> Since:
-        """Return where to read behind the last committed batch; all before it is visible in a SELECT.
+    def _since(self, planned: SourceState) -> tuple[int, Relocation]:
+        """Return where and how to read behind the last committed batch; all before it is visible in a SELECT."""
+        connection, origin = self.connection, self.state.origin
+        status, system = LogStatus(connection), connection.pin_server()
+        transactions = Transactions.of(connection, status)
+        if transactions is not None and origin is not None and origin.done is not None:
+            replica = MySqlReplica(connection, status, transactions, system, None)
+            replica.begin(None if planned.origin is None else planned.origin.done)
+            return replica.begin(origin.done), Relocation(system, left_out=origin.done)
+        if not connection.is_mariadb:
+            raise UnsupportedFormatError(
+                f"{connection.settings.where} and the checkpoint need GTIDs (gtid_mode = ON): without them MySQL does "
+                "not report which transactions a SELECT sees"
+            )
+        if origin is not None and origin.copy != system:
+            raise OffsetError(f"the checkpoint is of another server ({origin.copy}) than {system}")
+        wait_until_visible(connection)
+        return self.state.splits[BINLOG].position - (0 if origin is None else origin.shift), Relocation(system)
+
+    def logged(self, spark: SparkSession, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
+        """Yield the key, piece and fingerprint of each row of the table that a range of the binlog has."""
+        layout = replace(self.source.layout, about=(CHANGE_TYPE,))
+        reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
+        schema = StructType([*self.table.schema.fields]).add(CHANGE_TYPE, StringType())
+        text = F.expr(self.table.row.spark)
+        for table in tables_of(reader.relocated(relocation).read([wanted]), schema.names):
+            rows = spark.createDataFrame(table, schema)
+            yield from self.table.of_rows(rows, self.pieces, text, CHANGE_TYPE).collect()
+
+    @contextmanager
+    def read(self, spark: SparkSession, planned: SourceState) -> Iterator[ReadSince]:
+        """Hold the table in one consistent read, and read what was logged before its end; raises as the source.
 
         The server has what is before ``planned`` too: a copy that was read before this may have rows of it.
 
@@ -130,45 +150,12 @@ class ServerSide:
             UnsupportedFormatError: MySQL without GTIDs does not report what is visible.
             DataLossError: transactions that come next were purged.
         """
-        connection, origin = self.connection, self.state.origin
-        status, system = LogStatus(connection), connection.pin_server()
-        transactions = Transactions.of(connection, status)
-        if transactions is not None and origin is not None and origin.done is not None:
-            replica = MySqlReplica(connection, status, transactions, system, None)
-            replica.begin(None if planned.origin is None else planned.origin.done)
-            return Since(replica.begin(origin.done), Relocation(system, left_out=origin.done))
-        if not connection.is_mariadb:
-            raise UnsupportedFormatError(
-                f"{connection.settings.where} and the checkpoint need GTIDs (gtid_mode = ON): without them MySQL does "
-                "not report which transactions a SELECT sees"
-            )
-        if origin is not None and origin.copy != system:
-            raise OffsetError(f"the checkpoint is of another server ({origin.copy}) than {system}")
-        wait_until_visible(connection)
-        return Since(self.state.splits[BINLOG].position - (0 if origin is None else origin.shift), Relocation(system))
-
-    def logged(self, spark: SparkSession, wanted: SplitRange, relocation: Relocation) -> Iterator[Row]:
-        """Yield the key, piece and fingerprint of each row of the table that a range of the binlog has."""
-        layout = replace(self.source.layout, about=(CHANGE_TYPE,))
-        reader = cast("RelocatedRangeReader", replace(self.source, layout=layout).range_reader)
-        text = F.expr(self.table.row.spark)
-        return logged_rows(
-            spark,
-            reader.relocated(relocation).read([wanted]),
-            self.table.schema,
-            lambda rows: self.table.of_rows(rows, self.pieces, text, CHANGE_TYPE),
-        )
-
-    @contextmanager
-    def read(self, spark: SparkSession, since: Since) -> Iterator[ReadSince]:
-        """Hold the table in one consistent read, and read what was logged before its end; raises as the source."""
+        start, relocation = self._since(planned)
         table = self.table
         with closing(ConsistentView(self.source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
-            status = LogStatus(self.connection)
-            end = status.end()
-            changes = self.logged(spark, SplitRange(BINLOG, since.start, end.number), since.relocation)
+            end = LogStatus(self.connection).end()
+            changes = self.logged(spark, SplitRange(BINLOG, start, end.number), relocation)
             changed = states_of(view.kept_alive(changes))
-            rows = Rows(table.name, table.key, table.row, view.select)
-            yield ReadSince(rows, changed, end.number, end.shown(status.base()))
+            yield ReadSince(Rows(table.name, table.key, table.row, view.select), changed, end)

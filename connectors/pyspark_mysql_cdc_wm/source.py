@@ -161,7 +161,8 @@ class MySqlSource(SourceDefinition):
         connection = MySqlConnection(self.options.client.patient)
         bounds = BinlogBounds.of(connection, self.options)
         status, transactions, start = bounds.status, bounds.transactions, bounds.start
-        left_out = start.left_out if isinstance(start, StartAfter) else None
+        left_out = str(start.left_out) if isinstance(start, StartAfter) else None
+        checked = self.checked if self.options.reads_tables else {}
         return Connector(
             discovery=bounds,
             starts=bounds,
@@ -171,31 +172,27 @@ class MySqlSource(SourceDefinition):
             time_index=bounds.times if bounds.by_commit and not connection.is_mariadb else None,
             row_index=BinlogRowIndex(connection, status, transactions, self.tables),
             cutter=BinlogPieces(status),
-            snapshots=self._snapshots(connection, by_gtids=transactions is not None),
+            snapshots=ChunkBounds(
+                connection,
+                TableList(connection, self.tables, checked, self.left_out),
+                DescribedTables(connection, self.tables, self.layout, self.options.choice, dict(checked)),
+                self.options,
+                by_gtids=transactions is not None,
+            ),
             replicas=MySqlReplica(connection, status, transactions, connection.pin_server(), left_out),
-        )
-
-    def _snapshots(self, connection: MySqlConnection, *, by_gtids: bool) -> ChunkBounds:
-        checked = self.checked if self.options.reads_tables else {}
-        return ChunkBounds(
-            connection,
-            TableList(connection, self.tables, checked, self.left_out),
-            DescribedTables(connection, self.tables, self.layout, self.options.choice, checked),
-            self.options,
-            by_gtids=by_gtids,
         )
 
     def _reader(self, layout: Layout, *, knows: bool) -> RangeReader:
         # Brings the compiler with it: half a second of a core, which only the processes of tasks need.
-        from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.range_reader import MySqlRangeReader  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.schema_changes import Known  # noqa: PLC0415
-        from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows  # noqa: PLC0415
         from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead  # noqa: PLC0415
 
         options = self.options
         known = Known(self.known, options.choice, layout, options.ignores_new_columns) if knows else None
-        stream = StreamToRead(
-            options.client.patient, self.tables, layout, known, options.fail_on_data_loss, options.unlogged
-        )
-        return MySqlRangeReader(BinlogRows(stream, self.run), SnapshotRows(stream, options.choice))
+        return MySqlRangeReader(
+            StreamToRead(
+                options.client.patient, self.tables, layout, options.choice, known, self.run, options.fail_on_data_loss,
+                options.unlogged,
+            )
+        )  # fmt: skip

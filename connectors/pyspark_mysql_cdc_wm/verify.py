@@ -53,19 +53,18 @@ def verify_copy(load: Callable[[], DataFrame], *, checkpoint: str | Path, option
         # Read once, and kept: the copy may be written meanwhile.
         kept = server.table.fingerprints(load(), server.pieces).localCheckpoint()
         # What was begun before it was read may be in it.
-        since = server.since(planned_state(checkpoint, FORMAT))
-        with server.read(kept.sparkSession, since) as read:
+        with server.read(kept.sparkSession, planned_state(checkpoint, FORMAT)) as read:
             compared = compare(kept, read.rows, server.pieces, read.changed)
-        stale = set[str]()
+        status, stale = LogStatus(server.connection), set[str]()
+        position = read.end.shown(status.base())
         if compared.wrong:
-            earlier = SplitRange(BINLOG, _earlier(LogStatus(server.connection)), read.end)
-            stale = _stale(server, kept, compared, earlier, since.relocation.copy)
+            stale = _stale(server, kept, compared, SplitRange(BINLOG, _earlier(status), read.end.number))
     found = differences(compared.wrong, stale, server.pieces)
     return Verdict(
         accepted=not found and not compared.unexamined,
         differences=tuple(found),
         unexamined=tuple(map(server.pieces.name, compared.unexamined)),
-        summary=_summary(server.table.name, compared, found, len(read.changed), read.shown),
+        summary=_summary(server.table.name, compared, found, len(read.changed), position),
     )
 
 
@@ -90,7 +89,7 @@ def _summary(table: TableName, compared: Compared, found: Sequence[Difference], 
     )
 
 
-def _stale(server: ServerSide, copy: DataFrame, compared: Compared, wanted: SplitRange, system: str) -> set[str]:
+def _stale(server: ServerSide, copy: DataFrame, compared: Compared, wanted: SplitRange) -> set[str]:
     """Return the keys that differ whose row in the copy is one that the server had in a range of the binlog."""
     spark = copy.sparkSession
     keys = spark.createDataFrame([(key,) for of in compared.wrong.values() for key in of], "key string")
@@ -98,7 +97,7 @@ def _stale(server: ServerSide, copy: DataFrame, compared: Compared, wanted: Spli
     found: set[str] = set()
     # Of another shape, or purged meanwhile: these rows are altered, whatever they were earlier.
     with suppress(WatermarkSourceError):
-        for row in server.logged(spark, wanted, Relocation(system)):
+        for row in server.logged(spark, wanted, Relocation(server.connection.pin_server())):
             if (row["key"], row["sha"]) in has:
                 found.add(row["key"])
     return found

@@ -82,31 +82,19 @@ def check_statements(
                 raise UnsupportedFormatError(problem.text)
             definitions.ignored.append(where)
         elif effect is not None:
-            _add(definitions, statement, effect, where, concerns, ignores_whole=unlogged.ignores_whole)
+            definitions.databases.update(effect.databases)
+            definitions.dropped.update(_read(effect.dropped, statement, concerns))
+            for table in _read(effect.altered, statement, concerns):
+                definitions.altered[table] = where
+                if effect.columns != NO_COLUMNS:
+                    definitions.columns.append((table, ColumnChange(where, effect.columns)))
+            for table in sorted(_read(effect.whole, statement, concerns)):
+                if not unlogged.ignores_whole:
+                    raise UnsupportedFormatError(
+                        f"{where}: it changed {'.'.join(table)} as a whole, and logged no row. {UNLOGGED_REMEDY}"
+                    )
+                definitions.whole[table] = where
     return definitions
-
-
-def _add(
-    definitions: Definitions,
-    of: Statement,
-    effect: StatementEffect,
-    where: str,
-    concerns: Concerns,
-    *,
-    ignores_whole: bool,
-) -> None:
-    definitions.databases.update(effect.databases)
-    definitions.dropped.update(_read(effect.dropped, of, concerns))
-    for table in _read(effect.altered, of, concerns):
-        definitions.altered[table] = where
-        if effect.columns != NO_COLUMNS:
-            definitions.columns.append((table, ColumnChange(where, effect.columns)))
-    for table in sorted(_read(effect.whole, of, concerns)):
-        if not ignores_whole:
-            raise UnsupportedFormatError(
-                f"{where}: it changed {'.'.join(table)} as a whole, and logged no row. {UNLOGGED_REMEDY}"
-            )
-        definitions.whole[table] = where
 
 
 def named_tables(tables: Collection[LoggedTable], of: Statement) -> set[Table]:

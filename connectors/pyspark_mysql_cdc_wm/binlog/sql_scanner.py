@@ -58,9 +58,9 @@ class Dialect(NamedTuple):
 
 PLAIN: Final = Dialect()
 UNKNOWN: Final = "\ufffd"
+"""The replacement for a byte outside of the session's character set."""
 BACKSLASH_LETTER: Final = "\udc5c"
 """A letter of two bytes that the server reads as a backslash, and that escapes nothing. No decoded text has it."""
-"""The replacement for a byte outside its character set of the session's character set."""
 
 _WORD_CHARACTERS = "A-Za-z0-9_$"
 _NOT_IN_WORDS = "".join(chr(n) for n in range(128) if not re.match(f"[{_WORD_CHARACTERS}]", chr(n)))
@@ -308,10 +308,7 @@ class Walk:
 
     def rest(self) -> list[Token]:
         """Return the remaining tokens."""
-        remaining = []
-        while self.now is not END:
-            remaining.append(self.step())
-        return remaining
+        return list(iter(self.step, END))
 
     def parts(self) -> list[list[Token]]:
         """Return the remaining tokens, split at commas, without those in brackets.

@@ -7,7 +7,7 @@ begins with 0xFE and is shorter than nine bytes ends the rows, and one that begi
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pymysql
@@ -70,71 +70,54 @@ def _walk(  # noqa: PLR0911, PLR0917 - arrays in, arrays out
     return np.int64(_SHORT), row, at
 
 
-class TextRows(NamedTuple):
-    """The values of several rows, valid until the next are requested. Each row of the arrays is a column."""
+def text_rows(
+    connection: Any, where: str, statement: str, *, columns: int, batch_rows: int
+) -> Iterator[tuple[Bytes, Ints, Ints]]:
+    """Yield the rows of a statement that has ``columns`` columns: a memory, where in it values begin, and their sizes.
 
-    memory: Bytes
-    starts: Ints
-    """Offset of each value in ``memory``; negative for null."""
-    sizes: Ints
-    """Size of each value in bytes."""
+    Each row of the two arrays is a column; a value that begins at a negative offset is null. All are valid until the
+    next rows are requested. Read all of them before the next statement on the connection, which is PyMySQL's.
+
+    Raises:
+        SourceError: the server refuses, or the connection breaks.
+        UnsupportedFormatError: a row has 2 GB or more.
+    """
+    starts = np.empty((columns, batch_rows), np.int32)
+    sizes = np.empty_like(starts)
+    user, sock = str(connection.user), connection._sock  # noqa: SLF001 - PyMySQL has no public name for it
+    buffer = ReceiveBuffer(_FIRST_ROOM, sock, lambda: where, least="a row")
+    try:
+        connection._execute_command(_QUERY, statement)  # noqa: SLF001 - see above
+        first = connection._read_packet()  # noqa: SLF001 - see above
+        # One description for each column, and a packet that ends them.
+        for _ in range(first.read_length_encoded_integer() + 1):
+            connection._read_packet()  # noqa: SLF001 - see above
+        buffer.restart(_read_ahead(connection._rfile))  # noqa: SLF001 - see above
+    except (pymysql.MySQLError, OSError) as failure:
+        raise server_error(failure, where, user) from failure
+    row, joined = 0, 0
+    while True:
+        why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, joined, row, starts, sizes)
+        joined = 0
+        if why == _SHORT and (not row or (row < batch_rows and not buffer.is_full)):
+            buffer.receive()
+            continue
+        if row:
+            yield buffer.memory, starts[:, :row], sizes[:, :row]
+            row = 0
+        if why == _END:
+            return
+        if why == _ERROR:
+            refused = pymysql.err.OperationalError(*buffer.error())
+            raise server_error(refused, where, user) from refused
+        if why == _LONG:
+            joined = buffer.join(_LONGEST_ROW)
+        if why == _FAULT:
+            raise CorruptDataError(f"{where}: the values of a row do not fit its packet")
 
 
-class TextReader:
-    """Reads the rows of one statement after another on a connection of PyMySQL."""
-
-    def __init__(self, connection: Any, where: str, *, batch_rows: int = 10_000) -> None:
-        self._connection = connection
-        self._where = where
-        self._batch_rows = batch_rows
-        self._buffer = ReceiveBuffer(
-            _FIRST_ROOM,
-            connection._sock,  # noqa: SLF001 - PyMySQL has no public name for it
-            lambda: where,
-            least="a row",
-        )
-
-    def rows(self, statement: str, columns: int) -> Iterator[TextRows]:
-        """Yield the rows of a statement that has ``columns`` columns. Read all of them before the next statement.
-
-        Raises:
-            SourceError: the server refuses, or the connection breaks.
-            UnsupportedFormatError: a row has 2 GB or more.
-        """
-        starts = np.empty((columns, self._batch_rows), np.int32)
-        sizes = np.empty((columns, self._batch_rows), np.int32)
-        try:
-            self._connection._execute_command(_QUERY, statement)  # noqa: SLF001 - PyMySQL has no public name for it
-            first = self._connection._read_packet()  # noqa: SLF001 - see above
-            # One description for each column, and a packet that ends them.
-            for _ in range(first.read_length_encoded_integer() + 1):
-                self._connection._read_packet()  # noqa: SLF001 - see above
-            self._buffer.restart(self._read_ahead())
-        except (pymysql.MySQLError, OSError) as failure:
-            raise server_error(failure, self._where, str(self._connection.user)) from failure
-        row, joined, buffer = 0, 0, self._buffer
-        while True:
-            why, row, buffer.begin = _walk(buffer.memory, buffer.begin, buffer.end, joined, row, starts, sizes)
-            joined = 0
-            if why == _SHORT and (not row or (row < self._batch_rows and not buffer.is_full)):
-                buffer.receive()
-                continue
-            if row:
-                yield TextRows(buffer.memory, starts[:, :row], sizes[:, :row])
-                row = 0
-            if why == _END:
-                return
-            if why == _ERROR:
-                refused = pymysql.err.OperationalError(*buffer.error())
-                raise server_error(refused, self._where, str(self._connection.user)) from refused
-            if why == _LONG:
-                joined = buffer.join(_LONGEST_ROW)
-            if why == _FAULT:
-                raise CorruptDataError(f"{self._where}: the values of a row do not fit its packet")
-
-    def _read_ahead(self) -> bytes:
-        """Return the bytes that PyMySQL has read beyond the packets it returned."""
-        file = self._connection._rfile  # noqa: SLF001 - PyMySQL has no public name for it
-        buffered = file.peek(0) if hasattr(file, "peek") else b""
-        unread: bytes = file.read(len(buffered)) if buffered else b""
-        return unread
+def _read_ahead(file: Any) -> bytes:
+    """Return the bytes that PyMySQL has read beyond the packets it returned."""
+    buffered = file.peek(0) if hasattr(file, "peek") else b""
+    unread: bytes = file.read(len(buffered)) if buffered else b""
+    return unread

@@ -27,7 +27,6 @@ class LogStatus:
 
     def __init__(self, connection: MySqlConnection) -> None:
         self._connection = connection
-        self._statement: str | None = None
 
     def end(self) -> LogPosition:
         """Return the position after the last event, which is between two transactions.
@@ -39,9 +38,7 @@ class LogStatus:
 
     def executed_end(self) -> tuple[LogPosition, GtidSet]:
         """Return the end, and the transactions that were committed before the request; raises as ``end``."""
-        if self._statement is None:
-            self._statement = end_statement(self._connection)
-        status = self._connection.one(self._statement)
+        status = self._connection.one(end_statement(self._connection))
         if status is None:
             raise UnsupportedFormatError(
                 f"{self._connection.settings.where} writes no binlog (log_bin is OFF). Set log_bin in its "

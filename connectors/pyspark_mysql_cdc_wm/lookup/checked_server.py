@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_sta
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
 from pyspark_mysql_cdc_wm.lookup.table_columns import ShownTables, TableColumns, described, versioned_error
-from pyspark_mysql_cdc_wm.lookup.table_list import VERSIONED, Tables, check_found, on_server, tables_of
+from pyspark_mysql_cdc_wm.lookup.table_list import VERSIONED, Tables, check_found, tables_of
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
@@ -127,7 +128,7 @@ class CheckedServer:
     @cached_property
     def selection(self) -> Selection:
         """The option tables, matched with the server's rule for case."""
-        return on_server(self.settings, self.options.tables)
+        return replace(self.options.tables, ignores_case=self.settings.get("lower_case_table_names", "0") != "0")
 
     @cached_property
     def found(self) -> Tables:

@@ -33,13 +33,8 @@ class MySqlReplica:
     """``None`` without GTIDs."""
     system: str
     """The server's UUID."""
-    first: GtidSet | None
-    """That of the option startingOffsets, if it has one."""
-
-    @property
-    def left_out_at_first(self) -> str | None:
-        """The GTID set of the option startingOffsets, if it has one."""
-        return None if self.first is None else str(self.first)
+    left_out_at_first: str | None
+    """The GTID set of the option startingOffsets, if it has one."""
 
     def done_before(self, position: int) -> str | None:
         """Return the transactions before a position, ``None`` if the server has no GTIDs."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache, partial
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
@@ -80,16 +81,11 @@ class Rights:
         """Begin without asking. ``roles`` is what ``CURRENT_ROLE()`` returns, where that is known."""
         self._connection = connection
         self._roles = roles
-        self._columns: dict[TableName, frozenset[str]] = {}
+        self.columns = cache(partial(readable_columns, connection))
+        """Returns the columns that the user may SELECT, none of a table that does not exist; raises ``SourceError``."""
         self._refused: dict[TableName, bool] = {}
         self._in_part: dict[TableName, bool] = {}
         self._granted: str | None = None
-
-    def columns(self, table: TableName) -> frozenset[str]:
-        """Return the columns that the user may SELECT, none of a table that does not exist; raises ``SourceError``."""
-        if table not in self._columns:
-            self._columns[table] = readable_columns(self._connection, table)
-        return self._columns[table]
 
     def are_refused(self, table: TableName) -> bool:
         """Return whether the user may SELECT no column of a table; raises ``SourceError``."""

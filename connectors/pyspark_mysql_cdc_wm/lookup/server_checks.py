@@ -26,16 +26,6 @@ from watermark_source.errors import (
 )
 
 
-def table_checks(options: MySqlOptions) -> Iterable[Check[CheckedServer]]:
-    """Yield the checks of the tables: they are logged, the user may read them, and they can be cut into chunks."""
-    yield Check("tables", _naming_roles(_tables), after=("login",))
-    yield Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables"))
-    yield Check("SELECT", _naming_roles(_readable), after=("tables",))
-    yield Check("columns", _columns, after=("SELECT",))
-    if options.reads_tables:
-        yield Check("primary key", _keys, after=("columns",))
-
-
 def _naming_roles(run: Callable[[CheckedServer], str]) -> Callable[[CheckedServer], str]:
     """Return a check that also names roles of the user that are not active, where the user lacks a privilege."""
 
@@ -57,7 +47,7 @@ def _naming_roles(run: Callable[[CheckedServer], str]) -> Callable[[CheckedServe
 
 
 def _logged(server: CheckedServer) -> str:
-    logged = LoggedDatabases.of(server.log_status, folds_case=_folds_case(server.connection, server.selection))
+    logged = LoggedDatabases.of(server.log_status, server.connection, server.selection)
     logged.check(server.where, server.table_names)
     only, never = (", ".join(sorted(names)) for names in (logged.only, logged.never))
     return only or "all" + (f" except {never}" if never else "")
@@ -66,12 +56,7 @@ def _logged(server: CheckedServer) -> str:
 def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
     """Check that the server logs the databases of tables; raises as ``LoggedDatabases.check``."""
     status = connection.one(end_statement(connection)) or ()
-    LoggedDatabases.of(status, folds_case=_folds_case(connection, selection)).check(connection.settings.where, tables)
-
-
-def _folds_case(connection: MySqlConnection, selection: Selection) -> bool:
-    # MariaDB compares these names exactly, whatever lower_case_table_names is.
-    return selection.ignores_case and not connection.is_mariadb
+    LoggedDatabases.of(status, connection, selection).check(connection.settings.where, tables)
 
 
 class LoggedDatabases(NamedTuple):
@@ -82,10 +67,11 @@ class LoggedDatabases(NamedTuple):
     folds_case: bool
 
     @classmethod
-    def of(cls, log_status: Row, *, folds_case: bool) -> LoggedDatabases:
+    def of(cls, log_status: Row, connection: MySqlConnection, selection: Selection) -> LoggedDatabases:
         """Parse the row that has the end of the binlog and, behind it, these settings."""
         only, never = (names_of(shown) for shown in (*log_status[2:4], "", "")[:2])
-        return cls(only, never, folds_case)
+        # MariaDB compares these names exactly, whatever lower_case_table_names is.
+        return cls(only, never, selection.ignores_case and not connection.is_mariadb)
 
     def check(self, where: str, tables: Iterable[TableName]) -> None:
         """Check that the server logs the databases of tables.
@@ -257,6 +243,7 @@ _METADATA = _Needed(
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
     """Return the checks for these options; each comes after those that it needs."""
+    of_snapshots = Check("primary key", _keys, after=("columns",)), Check("gtid_mode", _gtids, after=("login",))
     return (
         Check("server", _server),
         Check("login", _login, after=("server",)),
@@ -267,8 +254,11 @@ def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
         Check("binlog_storage_engine", _files, after=("log_bin",)),
         Check("REPLICATION CLIENT", _naming_roles(_log_status), after=("log_bin",)),
         Check("REPLICATION SLAVE", _naming_roles(_log_events), after=("log_bin",)),
-        *table_checks(options),
-        *((Check("gtid_mode", _gtids, after=("login",)),) if options.reads_tables else ()),
+        Check("tables", _naming_roles(_tables), after=("login",)),
+        Check("logged databases", _logged, after=("REPLICATION CLIENT", "tables")),
+        Check("SELECT", _naming_roles(_readable), after=("tables",)),
+        Check("columns", _columns, after=("SELECT",)),
+        *(of_snapshots if options.reads_tables else ()),
         *advice(options),
     )
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.lookup.table_columns import TableColumns
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn, Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, WHOLE_ROWS, ColumnChoice, EventTimeColumn, Layout
 from watermark_source.errors import OptionError, SchemaError, shortened
 
 
@@ -46,7 +46,7 @@ def stream_layout(
         _check_event_time(tables, event_time)
     layout = Layout(names, tuple(columns.type_by_name[name] for name in names), event_time=event_time, about=about)
     if as_json:
-        layout = Layout.of_json(choice, event_time, about)
+        layout = Layout(*WHOLE_ROWS, choice, event_time, about)
     _check_free(layout, first, {*layout.about, *engines})
     for name, each in tables.items():
         check_fits(layout, choice, name, each, shown=str(first))

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.lookup.collations import Collations, collations_of
+from pyspark_mysql_cdc_wm.lookup.collations import collations_of
 from pyspark_mysql_cdc_wm.lookup.generated_columns import ShownColumn, refuse_generated
 from pyspark_mysql_cdc_wm.lookup.rights import Rights, grant_select, rows_of_tables
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
-from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS, column_type, has_empty_label
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, INTEGERS, LABELLED, STRINGS, column_type, has_empty_label
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
 from pyspark_mysql_cdc_wm.records.table_definition import (
@@ -144,28 +144,16 @@ def described(
         SourceError: the server cannot be reached, or refuses.
     """
     names = frozenset(tables)
-    collations = collations_of(connection)
     keys = _by_table(rows_of_tables(connection, _KEYS, names, _IN_ORDER_OF_KEY))
     if shown is None:
         refuse_versioned(connection, names)
         shown = ShownTables(connection, names)
-    result: dict[TableName, TableColumns] = {}
-    for name, rows in shown.rows.items():
-        readable = [row[:_OF_COLUMN] for row in rows if _may_select(row)]
-        if name not in names or not readable:
-            continue
-        if not keys.get(name):
-            _refuse_unseen_key(connection, name, [str(row[0]) for row in rows if row[-1] == "PRI"])
-        all_names = [str(row[0]) for row in readable]
-        chunk_column = choice.chunk_column(str(name), all_names)
-        read = {each for each in all_names if choice.reads(each) or each == chunk_column}
-        columns = [ShownColumn(*(str(row[at]) for at in (0, 1, 9, 10))) for row in rows]
-        refuse_generated(name, columns, read, mariadb=connection.is_mariadb)
-        result[name] = _described(
-            name, readable, keys.get(name, ()), choice, collations,
-            user=connection.settings.username, mariadb=connection.is_mariadb,
-        )  # fmt: skip
-    return result
+    wanted = names & shown.readable()
+    return {
+        name: _described(connection, name, rows, keys.get(name, ()), choice)
+        for name, rows in shown.rows.items()
+        if name in wanted
+    }
 
 
 def _by_table(rows: Iterable[tuple[TableName, Row]]) -> dict[TableName, list[Row]]:
@@ -206,10 +194,11 @@ def _refuse_unseen_key(connection: MySqlConnection, table: TableName, in_key: Co
     # COLUMN_KEY is also PRI for a unique key of a table without a primary key.
     unique = {name for (name,) in connection.rows(_UNIQUE, *table)}
     if not unique.issuperset(in_key):
-        raise _unreadable_key(connection.settings.username, table, "every column")
+        raise _unreadable_key(connection, table, "every column")
 
 
-def _unreadable_key(user: str, table: TableName, what: str) -> UnsupportedFormatError:
+def _unreadable_key(connection: MySqlConnection, table: TableName, what: str) -> UnsupportedFormatError:
+    user = connection.settings.username
     return UnsupportedFormatError(
         f"table {table}: the user {user!r} may not read {what} of the primary key, without which rows cannot be "
         f"distinguished. On the server, for all columns: {grant_select(user, table)}"
@@ -252,22 +241,21 @@ def all_columns(
 
 
 def _described(
-    table: TableName,
-    rows: Sequence[Row],
-    key: Sequence[Row],
-    choice: ColumnChoice,
-    collations: Collations,
-    *,
-    user: str,
-    mariadb: bool,
+    connection: MySqlConnection, table: TableName, rows: Sequence[Row], key: Sequence[Row], choice: ColumnChoice
 ) -> TableColumns:
+    collations, mariadb = collations_of(connection), connection.is_mariadb
+    readable = {str(row[0]): row[:_OF_COLUMN] for row in rows if _may_select(row)}
+    if not key:
+        _refuse_unseen_key(connection, table, [str(row[0]) for row in rows if row[-1] == "PRI"])
+    chunk_column = choice.chunk_column(str(table), readable)
+    read = {name for name in readable if choice.reads(name) or name == chunk_column}
+    shown = [ShownColumn(*(str(row[at]) for at in (0, 1, 9, 10))) for row in rows]
+    refuse_generated(table, shown, read, mariadb=mariadb)
     # A key over prefixes of columns does not order the rows.
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
-    all_names = tuple(str(row[0]) for row in rows)
-    chunk_column = choice.chunk_column(str(table), all_names)
-    if unreadable := [name for name in names if name not in all_names]:
-        raise _unreadable_key(user, table, ", ".join(unreadable))
-    needed = [row for row in rows if choice.reads(str(row[0])) or row[0] in (*names, chunk_column)]
+    if unreadable := [name for name in names if name not in readable]:
+        raise _unreadable_key(connection, table, ", ".join(unreadable))
+    needed = [row for name, row in readable.items() if name in read.union(names)]
     columns = tuple(_column(row, collations.numbers, table, mariadb=mariadb) for row in needed)
     types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}
@@ -280,7 +268,7 @@ def _described(
     key_columns = chunk_columns = tuple(map(ordered, names))
     if chunk_column is not None and names != [chunk_column]:
         chunk_columns = (replace(ordered(chunk_column), chosen=True),)
-    return TableColumns(all_names, columns, types, key_columns, chunk_columns)
+    return TableColumns(tuple(readable), columns, types, key_columns, chunk_columns)
 
 
 def declared_labels(declared: str) -> tuple[bytes, ...]:
@@ -319,7 +307,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
         # MariaDB shows compressed columns by a comment behind the type.
         type_ = COMPRESSED[type_]
     column = Column(type_, name=name, nullable=nullable == "YES", size=1, unsigned="unsigned" in declared)
-    if type_ in (ColumnType.FLOAT, ColumnType.DOUBLE):
+    if type_ in FLOATS:
         column = replace(column, size=4 if type_ is ColumnType.FLOAT else 8)
     elif type_ is ColumnType.NEWDECIMAL:
         column = replace(column, precision=int(precision), scale=int(scale))
@@ -327,7 +315,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
         column = replace(column, length=int(precision), size=(int(precision) + 7) // 8)
     elif type_ in (ColumnType.TIME2, ColumnType.DATETIME2, ColumnType.TIMESTAMP2):
         column = replace(column, precision=int(fraction or 0))
-    elif type_ in (ColumnType.ENUM, ColumnType.SET):
+    elif type_ in LABELLED:
         column = replace(column, labels=declared_labels(declared))
         if has_empty_label(column) and "?" in declared:
             raise UnsupportedFormatError(
@@ -347,7 +335,6 @@ _UTF8MB4 = 45
 """The number that a collation of utf8mb4 has on every server; descriptions are in that character set."""
 _NOT_SHOWN = "?"
 _REMEDY = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
-_LABELLED = (ColumnType.ENUM, ColumnType.SET)
 _VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
 _HASH = re.compile(r"DB_ROW_HASH_\d+")
 _PERIOD = ("row_start", "row_end")
@@ -397,7 +384,7 @@ def _with_present_names(table: TableMap, name: TableName, connection: MySqlConne
     for logged, now in zip(table.columns, columns, strict=True):
         if now.column is None or not _same_type(logged, now.column):
             raise _altered(name, f"the column {now.name} had another type then, and is {now.declared} now")
-        if logged.type in _LABELLED and _NOT_SHOWN in now.declared:
+        if logged.type in LABELLED and _NOT_SHOWN in now.declared:
             raise UnsupportedFormatError(
                 f"table {name} column {now.name}: a label of {now.declared} has a {_NOT_SHOWN}, which the server "
                 f"shows for characters beyond U+FFFF as well, and binlog_row_metadata is MINIMAL. {_REMEDY}"
@@ -420,7 +407,7 @@ def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedForma
 
 
 def _completed(logged: Column, now: DescribedColumn) -> Column:
-    if logged.type not in _LABELLED:
+    if logged.type not in LABELLED:
         return replace(logged, name=now.name)
     return replace(logged, name=now.name, labels=declared_labels(now.declared), collation=_UTF8MB4)
 
@@ -465,7 +452,7 @@ def _with_hidden_columns(table: TableMap, name: TableName, connection: MySqlConn
     if missing - hidden and rights.are_in_part(name):
         hidden = missing
         if shown and (unreadable := hidden.intersection(key_names(table))):
-            raise _unreadable_key(connection.settings.username, name, listed(unreadable))
+            raise _unreadable_key(connection, name, listed(unreadable))
     if not hidden:
         return table
     return replace(

@@ -6,7 +6,6 @@ import difflib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
@@ -61,11 +60,6 @@ class TableList:
     def expire(self) -> None:
         """List the tables again at the next call, for example after one of them turned out to be missing."""
         self._until = 0.0
-
-
-def on_server(settings: Mapping[str, str], selection: Selection) -> Selection:
-    """Return a selection that treats the case of table names as the server with these global variables does."""
-    return replace(selection, ignores_case=settings.get("lower_case_table_names", "0") != "0")
 
 
 class Kind(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
@@ -30,10 +31,6 @@ from watermark_source.spark.option_rows import ENGINE_OPTIONS, NOT_NEEDED, RENAM
 from watermark_source.spark.strategy_rows import INGESTION, STRATEGIES, StrategyRow, options_without_strategy
 
 FORMAT: Final = "mysql-cdc-wm"
-
-
-def _port(text: str) -> int:
-    return integer(text, minimum=1, maximum=65_535)
 
 
 def _zone(text: str) -> str:
@@ -91,7 +88,7 @@ MYSQL_OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="port",
-        parse=_port,
+        parse=partial(integer, minimum=1, maximum=65_535),
         default=3306,
         accepted="must be a port",
         example="3306",

@@ -76,7 +76,32 @@ def meaning_of(options: SourceOptions) -> MySqlOptions:
     _check_columns(options)
     _check_clock(options)
     _check_again(options)
-    return _of(options)
+    return MySqlOptions(
+        client=LoginSettings(
+            hostname=options["hostname"],
+            port=options["port"],
+            username=options["username"],
+            password=options["password"],
+            tls=_tls(options),
+        ),
+        tables=options["tables"],
+        start=options["startingTimestamp"] or options["startingOffsets"],
+        max_rows=options["maxRowsPerTrigger"],
+        choice=ColumnChoice(
+            options["columns"], options["excludeColumns"], _event_time(options), options["snapshotChunkColumn"]
+        ),
+        as_json=options["rowFormat"] == "json",
+        ignores_new_columns="columns" in options["ignoredChanges"],
+        unlogged=Unlogged("tables" in options["ignoredChanges"], LoggedStatements.of(options["ignoredChanges"])),
+        snapshot=SnapshotOptions(
+            chunk_rows=options["snapshotChunkRows"],
+            parallelism=options["snapshotParallelism"],
+            as_of_one_moment=options["snapshotConsistency"] == "table",
+            reread=options["rereadTables"],
+        ),
+        fail_on_data_loss=options["failOnDataLoss"],
+        engine=options.engine,
+    )
 
 
 def abilities(values: Mapping[str, Any]) -> Abilities:
@@ -128,35 +153,6 @@ def _tls(values: Mapping[str, Any]) -> Tls:
     tls = Tls(mode, ca, certificate, values["sslKey"], values["sslKeyPassword"])
     tls.for_pymysql()
     return tls
-
-
-def _of(values: SourceOptions) -> MySqlOptions:
-    return MySqlOptions(
-        client=LoginSettings(
-            hostname=values["hostname"],
-            port=values["port"],
-            username=values["username"],
-            password=values["password"],
-            tls=_tls(values),
-        ),
-        tables=values["tables"],
-        start=values["startingTimestamp"] or values["startingOffsets"],
-        max_rows=values["maxRowsPerTrigger"],
-        choice=ColumnChoice(
-            values["columns"], values["excludeColumns"], _event_time(values), values["snapshotChunkColumn"]
-        ),
-        as_json=values["rowFormat"] == "json",
-        ignores_new_columns="columns" in values["ignoredChanges"],
-        unlogged=Unlogged("tables" in values["ignoredChanges"], LoggedStatements.of(values["ignoredChanges"])),
-        snapshot=SnapshotOptions(
-            chunk_rows=values["snapshotChunkRows"],
-            parallelism=values["snapshotParallelism"],
-            as_of_one_moment=values["snapshotConsistency"] == "table",
-            reread=values["rereadTables"],
-        ),
-        fail_on_data_loss=values["failOnDataLoss"],
-        engine=values.engine,
-    )
 
 
 def _event_time(options: SourceOptions) -> EventTimeColumn | None:

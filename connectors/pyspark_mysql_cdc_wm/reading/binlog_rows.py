@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -34,28 +33,22 @@ from watermark_source.planning.split import SplitRange
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class BinlogRows:
-    """Reads ranges of the binlog."""
+def read_binlog(
+    stream: StreamToRead, wanted: SplitRange, part: Part = EVERYTHING, whole: SplitRange | None = None
+) -> Iterator[ReadBatch]:
+    """Yield the rows of a range; the last batch is empty and has the highest commit time that was reached.
 
-    stream: StreamToRead
-    run: str = ""
-    """Identifies the start of the query; see ``changes_between``."""
+    Both ends of the range are between transactions, or it is a piece of ``whole``, whose ends are. The dump then
+    begins where ``whole`` does, and events before the piece are skipped. An event belongs to the piece in which it
+    ends. With MariaDB, which may roll back a transaction at its end, it belongs to the piece in which its
+    transaction begins.
 
-    def read(self, wanted: SplitRange, part: Part = EVERYTHING, whole: SplitRange | None = None) -> Iterator[ReadBatch]:
-        """Yield the rows of a range; the last batch is empty and has the highest commit time that was reached.
-
-        Both ends of the range are between transactions, or it is a piece of ``whole``, whose ends are. The dump then
-        begins where ``whole`` does, and events before the piece are skipped. An event belongs to the piece in which it
-        ends. With MariaDB, which may roll back a transaction at its end, it belongs to the piece in which its
-        transaction begins.
-
-        Raises:
-            DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
-            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
-        """
-        with closing(MySqlConnection(self.stream.client)) as connection:
-            yield from _RangeRead(self, connection, wanted, part, whole).batches()
+    Raises:
+        DataLossError: part of the range was purged, and ``fail_on_data_loss`` is set.
+        SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
+    """
+    with closing(MySqlConnection(stream.client)) as connection:
+        yield from _RangeRead(stream, connection, wanted, part, whole).batches()
 
 
 class _ReadTables:
@@ -104,16 +97,15 @@ class _RangeRead:
 
     def __init__(
         self,
-        rows: BinlogRows,
+        stream: StreamToRead,
         connection: MySqlConnection,
         wanted: SplitRange,
         part: Part,
         whole: SplitRange | None,
     ) -> None:
-        stream, status, tables = rows.stream, LogStatus(connection), _ReadTables(rows.stream, connection, part)
+        status, tables = LogStatus(connection), _ReadTables(stream, connection, part)
         delivers, names = tables.delivers, stream.present_names(lambda: status.end().number)
-        self._stream, self._run, self._connection = stream, rows.run, connection
-        self._wanted, self._whole = wanted, whole
+        self._stream, self._connection, self._wanted, self._whole = stream, connection, wanted, whole
         self._status, self._base, self._tables, self._names = status, status.base(), tables, names
         described = as_described(connection, lambda name: delivers(*name), names.note_described, tables.rights)
         # Commit times need no column names.
@@ -128,7 +120,7 @@ class _RangeRead:
         )
 
     def batches(self) -> Iterator[ReadBatch]:
-        """Yield the rows, and the highest commit time; raises as ``BinlogRows.read``."""
+        """Yield the rows, and the highest commit time; raises as ``read_binlog``."""
         stream = self._stream
         try:
             for block in self._blocks():
@@ -137,7 +129,7 @@ class _RangeRead:
                     rows = self._tables.delivered(changes)
                     if rows.rows:
                         yield ReadBatch(self._wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
-            self._names.check(partial(changes_between, self._run, stream.client, self._base, self._entered.end))
+            self._names.check(partial(changes_between, stream.run, stream.client, self._base, self._entered.end))
         except DataLossError as loss:
             if stream.fail_on_data_loss:
                 raise DataLossError(f"{loss}. Set failOnDataLoss to false to continue with the rest") from loss

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
@@ -21,6 +21,7 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.errors import RefusedError
 
 _log = logging.getLogger(__name__)
+_warn_once = lru_cache(maxsize=1_000)(partial(_log.warning, "%s"))
 
 
 class Part:
@@ -86,8 +87,3 @@ class DeliveredTables:
             )
         _warn_once(self._rights.left_out(name))
         return False
-
-
-@lru_cache(maxsize=1_000)
-def _warn_once(text: str) -> None:
-    _log.warning("%s", text)

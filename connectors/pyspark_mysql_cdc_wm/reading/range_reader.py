@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading
-from pyspark_mysql_cdc_wm.reading.binlog_rows import BinlogRows
+from pyspark_mysql_cdc_wm.reading.binlog_rows import read_binlog
 from pyspark_mysql_cdc_wm.reading.delivered_tables import Part
-from pyspark_mysql_cdc_wm.reading.snapshot_rows import SnapshotRows, TableChunk
+from pyspark_mysql_cdc_wm.reading.snapshot_rows import TableChunk, read_chunks
+from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
@@ -28,14 +29,12 @@ from watermark_source.planning.split import Piece, SplitRange
 class MySqlRangeReader:
     """Implements ``RangeReader``, with snapshots and replicas. Each range has a connection of its own."""
 
-    binlog: BinlogRows
-    snapshot: SnapshotRows
+    stream: StreamToRead
 
     def relocated(self, relocation: Relocation) -> MySqlRangeReader:
         """Return the reader of a batch for one server, which need not be the one that the offsets come from."""
-        stream = self.binlog.stream
-        moved = replace(stream, client=replace(stream.client, server=relocation.copy), relocation=relocation)
-        return MySqlRangeReader(replace(self.binlog, stream=moved), replace(self.snapshot, stream=moved))
+        client = replace(self.stream.client, server=relocation.copy)
+        return MySqlRangeReader(replace(self.stream, client=client, relocation=relocation))
 
     def read(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range exactly once, in the order of the binlog.
@@ -45,12 +44,12 @@ class MySqlRangeReader:
             DataLossError: rows of a range were purged, and ``fail_on_data_loss`` is set.
         """
         for wanted in ranges:
-            yield from self.binlog.read(wanted)
+            yield from read_binlog(self.stream, wanted)
 
     def read_piece(self, piece: Piece, batch: SnapshotBatch | None) -> Iterator[ReadBatch]:
         """Yield the rows of a piece of the binlog; raises as ``read`` does."""
         if batch is None:
-            yield from self.binlog.read(piece.range, whole=piece.whole)
+            yield from read_binlog(self.stream, piece.range, whole=piece.whole)
         else:
             yield from self._read_beside(piece.range, batch, piece.whole)
 
@@ -70,14 +69,14 @@ class MySqlRangeReader:
             else:
                 raise InternalError(f"{wanted} is not a chunk of its batch")
         if chunks:
-            yield from self.snapshot.read(chunks, batch.positions[BINLOG])
+            yield from read_chunks(self.stream, chunks, batch.positions[BINLOG])
 
     def _read_beside(self, wanted: SplitRange, batch: SnapshotBatch, whole: SplitRange | None) -> Iterator[ReadBatch]:
         """Yield the changes of the binlog to keys that previous batches read."""
-        stream = self.binlog.stream
+        stream = self.stream
         with closing(MySqlConnection(stream.client)) as connection:
-            part = _Copied(batch, stream.tables, connection, self.snapshot.choice)
-            yield from self.binlog.read(wanted, part, whole)
+            part = _Copied(batch, stream.tables, connection, stream.choice)
+            yield from read_binlog(stream, wanted, part, whole)
 
 
 class _Copied(Part):

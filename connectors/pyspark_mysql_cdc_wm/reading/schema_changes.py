@@ -6,7 +6,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
@@ -35,6 +35,7 @@ from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)
+_warn_once = lru_cache(maxsize=1_000)(partial(_log.warning, "%s"))
 
 _WITHOUT_PAST = (
     "the table was altered, emptied, dropped or created again since the last committed batch, or statements were "
@@ -177,11 +178,6 @@ class Known:
 def _without_case(names: Iterable[str]) -> Mapping[str, str]:
     """Return names of columns by what is one name to the server."""
     return {name.lower(): name for name in names}
-
-
-@lru_cache(maxsize=1_000)
-def _warn_once(text: str) -> None:
-    _log.warning("%s", text)
 
 
 # Statements in a block of the binlog.

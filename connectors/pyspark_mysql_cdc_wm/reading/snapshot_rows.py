@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ from pyspark_mysql_cdc_wm.options.tables import TableName, TableReading
 from pyspark_mysql_cdc_wm.reading.schema_changes import check_unpacked, checked_statements, compare_altered
 from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead, decoded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, ColumnChoice, Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, MOMENT, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_PAUSE_SECONDS, SWAP_SECONDS
@@ -82,48 +81,41 @@ def as_inserts(chunk: TableChunk, rows: TableRows | None, version: int, layout: 
     yield ReadBatch(chunk.split, count, (*rows.columns, *map(about.get, layout.about)), times)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRows:
-    """Reads chunks of tables, which are ranges of primary keys or chosen columns, or whole tables with neither."""
+def read_chunks(stream: StreamToRead, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
+    """Yield the rows of chunks, one after another, as of a position of the binlog.
 
-    stream: StreamToRead
-    choice: ColumnChoice
+    Chunks are ranges of primary keys or chosen columns, or whole tables with neither.
 
-    def read(self, chunks: Sequence[TableChunk], place: int) -> Iterator[ReadBatch]:
-        """Yield the rows of chunks, one after another, as of a position of the binlog.
+    The binlog since the position is read once for all chunks. All transactions before the position must be visible
+    by now, unless the server is MySQL without GTIDs. A table without a primary key is delivered as the SELECT sees
+    it, since its rows cannot be distinguished and changes to them cannot be undone. Of a table that was dropped
+    since, only the rows that the binlog changed between the position and the drop are delivered.
 
-        The binlog since the position is read once for all chunks. All transactions before the position must be visible
-        by now, unless the server is MySQL without GTIDs. A table without a primary key is delivered as the SELECT sees
-        it, since its rows cannot be distinguished and changes to them cannot be undone. Of a table that was dropped
-        since, only the rows that the binlog changed between the position and the drop are delivered.
+    Raises:
+        SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
+        DataLossError: the binlog from the position on was purged, or the rows of an XA transaction that was
+            prepared before it and committed since, and ``fail_on_data_loss`` is set.
+        SchemaError: a table has columns that the stream lacks, and ignoredChanges has no columns.
+    """
+    with closing(MySqlConnection(stream.client)) as connection, closing(ConsistentView(stream.client)) as view:
+        existing = _held(stream, view, {chunk.table for chunk in chunks})
+        columns = described(connection, existing, stream.choice)
+        if stream.known is not None:
+            rights = Rights(connection)
+            for table, now in columns.items():
+                readable = {name.lower() for name in now.names}
+                lacking = [name for name in stream.layout.names if name.lower() not in readable]
+                stream.known.check_readable(table, lacking, rights)
+        yield from _ChunksRead(stream, connection, view, columns, chunks, place=place).batches()
 
-        Raises:
-            SourceError: the server cannot be reached, or refuses, or sent bytes that cannot be read.
-            DataLossError: the binlog from the position on was purged, or the rows of an XA transaction that was
-                prepared before it and committed since, and ``fail_on_data_loss`` is set.
-            SchemaError: a table has columns that the stream lacks, and ignoredChanges has no columns.
-        """
-        with (
-            closing(MySqlConnection(self.stream.client)) as connection,
-            closing(ConsistentView(self.stream.client, batch_rows=self.stream.batch_rows)) as view,
-        ):
-            existing = self._held(view, {chunk.table for chunk in chunks})
-            columns = described(connection, existing, self.choice)
-            if self.stream.known is not None:
-                rights = Rights(connection)
-                for table, now in columns.items():
-                    readable = {name.lower() for name in now.names}
-                    lacking = [name for name in self.stream.layout.names if name.lower() not in readable]
-                    self.stream.known.check_readable(table, lacking, rights)
-            yield from _ChunksRead(self, connection, view, columns, chunks, place=place).batches()
 
-    def _held(self, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
-        """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
-        until = time.monotonic() + (SWAP_SECONDS if self.stream.unlogged.ignores_whole else 0.0)
-        while len(existing := view.hold(tables)) < len(tables) and time.monotonic() < until:
-            view.release()
-            time.sleep(SWAP_PAUSE_SECONDS)
-        return existing
+def _held(stream: StreamToRead, view: ConsistentView, tables: Set[TableName]) -> frozenset[TableName]:
+    """Return the existing tables, which the view holds; wait for copies that may replace missing tables."""
+    until = time.monotonic() + (SWAP_SECONDS if stream.unlogged.ignores_whole else 0.0)
+    while len(existing := view.hold(tables)) < len(tables) and time.monotonic() < until:
+        view.release()
+        time.sleep(SWAP_PAUSE_SECONDS)
+    return existing
 
 
 class _ChunksRead:
@@ -131,7 +123,7 @@ class _ChunksRead:
 
     def __init__(
         self,
-        rows: SnapshotRows,
+        stream: StreamToRead,
         connection: MySqlConnection,
         view: ConsistentView,
         columns: Mapping[TableName, TableColumns],
@@ -139,9 +131,9 @@ class _ChunksRead:
         *,
         place: int,
     ) -> None:
-        stream, order = rows.stream, LoggedOrder(connection, rows.choice)
-        self._stream, self._choice, self._connection, self._view = stream, rows.choice, connection, view
+        self._stream, self._connection, self._view = stream, connection, view
         self._columns, self._place = columns, place
+        order = LoggedOrder(connection, stream.choice)
         self._since = [(chunk, RollBack(chunk.table, stream.layout, order, chunk.keys)) for chunk in chunks]
         self._left = set(columns)
         """The tables that were not dropped since the position: a later one of the name is another one."""
@@ -151,7 +143,7 @@ class _ChunksRead:
         self._end, self._names = end, stream.present_names(lambda: end)
 
     def batches(self) -> Iterator[ReadBatch]:
-        """Yield the rows; raises as ``SnapshotRows.read``."""
+        """Yield the rows; raises as ``read_chunks``."""
         yield from self._undone()
         for chunk, changed in self._since:
             if chunk.table in self._left:
@@ -253,10 +245,10 @@ class _ChunksRead:
 
     def _decoder(self, tables: Collection[TableName], existing: Collection[TableName]) -> ChangeDecoder:
         """Return the decoder for tables; table maps of ``existing`` ones are completed from the server."""
-        connection, stream, choice = self._connection, self._stream, self._choice
+        connection, stream = self._connection, self._stream
 
         def keys(table: TableMap) -> tuple[str, ...]:
-            return *key_names(table), *chunk_names(table, choice)
+            return *key_names(table), *chunk_names(table, stream.choice)
 
         def wanted(table: TableMap) -> Collection[str] | None:
             nameless = any(column.name is None for column in table.columns)

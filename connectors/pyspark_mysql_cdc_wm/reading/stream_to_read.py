@@ -17,7 +17,7 @@ from pyspark_mysql_cdc_wm.lookup.xa_transactions import with_prepared
 from pyspark_mysql_cdc_wm.options.tables import Selection
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known, PresentNames, TableDrops
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, Changes
-from pyspark_mysql_cdc_wm.records.layout import Layout
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.contract.stream import Relocation
 
@@ -37,14 +37,16 @@ class StreamToRead:
     client: LoginSettings
     tables: Selection
     layout: Layout
+    choice: ColumnChoice
     known: Known | None
     """``None`` if columns are not compared: when event times are read again, the rows' columns have been compared."""
+    run: str
+    """Identifies the start of the query; see ``changes_between``."""
     fail_on_data_loss: bool
     """Whether a part of the binlog that was purged ends the query."""
     unlogged: Unlogged
     """What to do at statements that changed rows without logging them."""
     relocation: Relocation = _IN_PLACE
-    batch_rows: int = 10_000
 
     @property
     def drops(self) -> TableDrops:
@@ -76,4 +78,4 @@ class StreamToRead:
     ) -> ChangeDecoder:
         """Return the decoder of changes; ``how`` is as for ``ChangeDecoder``."""
         decoder: Callable[..., ChangeDecoder] = partial(ChangeDecoder, collations_of(connection).charsets, wanted)
-        return decoder(batch_rows=self.batch_rows, **how)
+        return decoder(**how)

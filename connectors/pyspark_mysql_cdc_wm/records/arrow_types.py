@@ -47,6 +47,8 @@ TEMPORAL: Mapping[ColumnType, Temporal] = {
     ColumnType.TIMESTAMP: Temporal(OLD_TIMESTAMP, 4, pa.timestamp("us", tz="UTC")),
     ColumnType.TIMESTAMP2: Temporal(TIMESTAMP, 4, pa.timestamp("us", tz="UTC")),
 }
+FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
+LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 STRINGS = frozenset({ColumnType.VARCHAR, ColumnType.VAR_STRING, ColumnType.STRING, ColumnType.BLOB})
 SET_TYPE = pa.list_(pa.string())
 GEOMETRY_TYPE = pa.struct([pa.field("srid", pa.int32()), pa.field("wkb", pa.binary())])
@@ -93,8 +95,7 @@ def column_width(column: Column) -> int:
         return _NEVER
     if column.type is ColumnType.DECIMAL:
         raise UnsupportedFormatError("a DECIMAL column made before MySQL 5.0; ALTER TABLE … FORCE makes it a new one")
-    fixed_size = (ColumnType.FLOAT, ColumnType.DOUBLE, ColumnType.ENUM, ColumnType.SET, ColumnType.BIT)
-    return column.size if column.type in fixed_size else -column.size
+    return column.size if column.type in {*FLOATS, *LABELLED, ColumnType.BIT} else -column.size
 
 
 def column_type(  # noqa: PLR0911 - a table of types
@@ -110,7 +111,7 @@ def column_type(  # noqa: PLR0911 - a table of types
         return _ALIKE[kind]
     if kind in INTEGERS:
         return integer_type(INTEGERS[kind], unsigned=column.unsigned)
-    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
+    if kind in FLOATS:
         return pa.float32() if column.size == 4 else pa.float64()
     if kind is ColumnType.NEWDECIMAL:
         return decimal_type(column.precision, column.scale)
@@ -123,7 +124,7 @@ def column_type(  # noqa: PLR0911 - a table of types
     if kind in STRINGS:
         charset_of(column, charsets, where)
         return pa.string()
-    if kind in (ColumnType.ENUM, ColumnType.SET):
+    if kind in LABELLED:
         if column.labels is None:
             raise UnsupportedFormatError(
                 f"{where}: the server does not log the labels of ENUM and SET; SET GLOBAL binlog_row_metadata = FULL"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -53,29 +54,22 @@ def as_logged(table: TableMap) -> TableMap:
     return table
 
 
+@dataclass(frozen=True, slots=True)
 class _WantedTables:
     """The tables that are read, in each of their shapes, with what decodes them."""
 
-    __slots__ = ("_completed", "_decoder_of", "_wanted", "found")
-
-    def __init__(
-        self,
-        wanted: Callable[[TableMap], Collection[str] | None],
-        decoder_of: Callable[[TableMap, Collection[str]], TableDecoder],
-        completed: Callable[[TableMap], TableMap],
-    ) -> None:
-        self._completed = completed
-        self._wanted = wanted
-        self._decoder_of = decoder_of
-        self.found: list[tuple[TableMap, TableDecoder]] = []
+    wanted: Callable[[TableMap], Collection[str] | None]
+    decoder_of: Callable[[TableMap, Collection[str]], TableDecoder]
+    completed: Callable[[TableMap], TableMap]
+    found: list[tuple[TableMap, TableDecoder]] = field(default_factory=list)
 
     def index(self, table: TableMap) -> int | None:
         """Return the index of a new table, ``None`` if it is not read."""
-        table = self._completed(table)
-        names = self._wanted(table)
+        table = self.completed(table)
+        names = self.wanted(table)
         if names is None:
             return None
-        self.found.append((table, self._decoder_of(table, names)))
+        self.found.append((table, self.decoder_of(table, names)))
         return len(self.found) - 1
 
     def stretches(self, tables: Ints) -> Iterator[Longs]:

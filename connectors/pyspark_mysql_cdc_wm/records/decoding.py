@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values, binary
 from pyspark_mysql_cdc_wm.records.arrow_types import (
+    FLOATS,
     INTEGERS,
     STRINGS,
     TEMPORAL,
@@ -41,35 +41,20 @@ _ALIKE: Mapping[ColumnType, Callable[[Values], pa.Array]] = {
 """Types whose columns are all read alike."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnDecoder:
-    """How a column is found in a row, and what becomes of it."""
-
-    width: int
-    """Bytes of each value or, negative, of the length before each."""
-    type: pa.DataType
-    build: Callable[[Values], pa.Array]
-
-
-def column_decoder(column: Column, charsets: Mapping[int, str], where: str, *, of_key: bool = False) -> ColumnDecoder:
-    """Return how to read a column; raises as ``column_width`` and ``column_type``.
+def column_decoder(  # noqa: PLR0911 - a table of types
+    column: Column, charsets: Mapping[int, str], where: str, *, of_key: bool = False
+) -> Callable[[Values], pa.Array]:
+    """Return what makes a column of its values; raises as ``column_width`` and ``column_type``.
 
     A value ``of_key`` that is another's in a stream is an ``UnsupportedFormatError``.
     """
-    width, kind = column_width(column), column_type(column, charsets, where)
-    return ColumnDecoder(width, kind, _builder(column, width, charsets, where, of_key=of_key))
-
-
-def _builder(  # noqa: PLR0911 - a table of types
-    column: Column, width: int, charsets: Mapping[int, str], where: str, *, of_key: bool
-) -> Callable[[Values], pa.Array]:
-    """Return what makes the column, of a type that has passed ``column_type``."""
-    kind = column.type
+    kind, width = column.type, column_width(column)
+    column_type(column, charsets, where)
     if kind in _ALIKE:
         return _ALIKE[kind]
     if kind in INTEGERS:
         return lambda values: integers(values, width, unsigned=column.unsigned)
-    if kind in (ColumnType.FLOAT, ColumnType.DOUBLE):
+    if kind in FLOATS:
         return lambda values: floats(values, width)
     if kind is ColumnType.NEWDECIMAL:
         return lambda values: decimals(values, column.precision, column.scale)
@@ -109,7 +94,7 @@ class RowImages(NamedTuple):
 class TableDecoder:
     """Decodes the row events of one table in one of its shapes, one read at a time: scratch memory is kept."""
 
-    __slots__ = ("_columns", "_counter", "_locator", "_where", "names", "types")
+    __slots__ = ("_columns", "_counter", "_locator", "_where", "names")
 
     def __init__(
         self,
@@ -130,7 +115,7 @@ class TableDecoder:
         self._where = f"table {table.database}.{table.table}"
         widths = []
         slots = []
-        self._columns: list[ColumnDecoder] = []
+        self._columns: list[Callable[[Values], pa.Array]] = []
         self.names: list[str] = []
         for column in table.columns:
             widths.append(column_width(column))
@@ -147,7 +132,6 @@ class TableDecoder:
             where = f"{self._where} column {column.name}"
             self._columns.append(column_decoder(column, charsets, where, of_key=column.name in keys))
             self.names.append(column.name)
-        self.types = tuple(column.type for column in self._columns)
         all_widths, no_slots = np.array(widths, np.int64), np.full(len(widths), -1)
         documents = np.array([column.type is ColumnType.JSON for column in table.columns], np.bool_)
         self._locator = RowLocator(
@@ -173,9 +157,9 @@ class TableDecoder:
         return sum(located.rows for located in self._counter.located(data, events, f"{where}, {self._where}"))
 
     def _built(self, data: Bytes, located: Located) -> Iterator[pa.Array]:
-        for slot, column in enumerate(self._columns):
+        for slot, build in enumerate(self._columns):
             values, diffs = Values(data, located.starts[slot], located.sizes[slot]), located.diffs[slot]
             try:
-                yield patched_texts(values, diffs) if diffs.any() else column.build(values)
+                yield patched_texts(values, diffs) if diffs.any() else build(values)
             except (CorruptDataError, UnsupportedFormatError) as problem:
                 raise type(problem)(f"{self._where} column {self.names[slot]}: {problem}") from problem

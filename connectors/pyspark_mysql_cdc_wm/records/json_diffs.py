@@ -26,9 +26,8 @@ _NOWHERE = np.int64(-1)
 """A text or a path without a value."""
 
 _LAST = np.frombuffer(b"last", np.uint8)
-_LETTERS = np.zeros(256, np.uint8)
-for _letter, _byte in zip(b'"\\bfnrt/', b'"\\\b\f\n\r\t/', strict=True):
-    _LETTERS[_letter] = _byte
+_BYTES = dict(zip(b'"\\bfnrt/', b'"\\\b\f\n\r\t/', strict=True))
+_LETTERS = np.array([_BYTES.get(letter, 0) for letter in range(256)], np.uint8)
 
 
 @inlined

@@ -28,17 +28,9 @@ _LONGEST_DECIMAL = 81
 """Nine words of nine digits, which the server calculates with; a column has 65."""
 _LEAST_ROOM = 40
 _NONE = np.int64(-1)
-
-
-def _short_escapes() -> np.ndarray:
-    """By byte the letter after the backslash; 0 for a byte without one."""
-    found = np.zeros(256, np.uint8)
-    for byte, letter in zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True):
-        found[byte] = letter
-    return found
-
-
-_ESCAPES = _short_escapes()
+_LETTERS = dict(zip(b'"\\\b\f\n\r\t', b'"\\bfnrt', strict=True))
+_ESCAPES = np.array([_LETTERS.get(byte, 0) for byte in range(256)], np.uint8)
+"""By byte the letter after the backslash; 0 for a byte without one."""
 
 
 @inlined

@@ -15,20 +15,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_mysql_cdc_wm.binlog.character_sets import first_codes_alone, has_second_codes, text_of_several
-from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import OffsetError, UnsupportedFormatError, shortened
 
 _NUMBERED = frozenset({ColumnType.ENUM, ColumnType.SET, ColumnType.BIT})
 """What sorts by a whole number that is not shown: of a label, of some labels, of bits."""
-_FLOATS = frozenset({ColumnType.FLOAT, ColumnType.DOUBLE})
 _STRINGS = frozenset({ColumnType.STRING, ColumnType.VARCHAR})
 _TIME_TEXT = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
 _DAY_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -92,7 +92,7 @@ class KeyColumn:
             return f"HEX({quoted})"
         if self.type in _NUMBERED:
             return f"CAST({quoted} AS UNSIGNED)"
-        if self.type in _FLOATS:
+        if self.type in FLOATS:
             # As eight bytes, of which all digits are shown, whatever FLOAT(M,D) shows.
             return f"{quoted} + 0e0"
         return f"CAST({quoted} AS CHAR)" if self.type in _TEMPORAL else self.told_apart(quoted)
@@ -280,17 +280,11 @@ def _encodable(text: str) -> str:
     return text
 
 
-# Of NumPy, not of Python: the server has a year 0.
-def _day(text: str) -> np.datetime64:
-    if not _DAY_TEXT.fullmatch(text):
+def _calendar(text: str, *, form: re.Pattern[str], unit: Literal["D", "us"]) -> np.datetime64:
+    """Return a date or a moment. Of NumPy, not of Python: the server has a year 0."""
+    if not form.fullmatch(text):
         raise ValueError(text)
-    return np.datetime64(text, "D")
-
-
-def _moment(text: str) -> np.datetime64:
-    if not _MOMENT_TEXT.fullmatch(text):
-        raise ValueError(text)
-    return np.datetime64(text, "us")
+    return np.datetime64(text, unit)
 
 
 def _time(text: str) -> timedelta:
@@ -310,12 +304,11 @@ def _float(text: str) -> float:
     return number
 
 
-_ORDERED = (WHOLE_NUMBERS, _NUMBERED, _FLOATS, _STRINGS, _TEMPORAL)
+_ORDERED = (WHOLE_NUMBERS, _NUMBERED, FLOATS, _STRINGS, _TEMPORAL)
 _PARSERS: Mapping[ColumnType, Callable[[Any], Any]] = {
     **dict.fromkeys((*WHOLE_NUMBERS, ColumnType.NEWDECIMAL, ColumnType.ENUM, ColumnType.SET), _number),
-    **dict.fromkeys(_FLOATS, _float),
-    ColumnType.DATE: _day,
+    **dict.fromkeys(FLOATS, _float),
+    ColumnType.DATE: partial(_calendar, form=_DAY_TEXT, unit="D"),
     ColumnType.TIME2: _time,
-    ColumnType.DATETIME2: _moment,
-    ColumnType.TIMESTAMP2: _moment,
+    **dict.fromkeys((ColumnType.DATETIME2, ColumnType.TIMESTAMP2), partial(_calendar, form=_MOMENT_TEXT, unit="us")),
 }

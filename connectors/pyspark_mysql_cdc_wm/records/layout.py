@@ -92,7 +92,8 @@ CHANGE_COLUMNS: Mapping[str, pa.DataType] = {
     "_table": pa.string(),
 }
 """The stream's columns behind the table's own, without those that are left out."""
-ROW_COLUMN = "_row"
+WHOLE_ROWS = (("_row",), (pa.string(),))
+"""The name and the type of the only column where it is a row's JSON text."""
 
 Mask = npt.NDArray[np.bool_]
 
@@ -109,16 +110,6 @@ class Layout:
     """``None``: commit times are event time."""
     about: tuple[str, ...] = tuple(CHANGE_COLUMNS)
     """Which of ``CHANGE_COLUMNS`` there are."""
-
-    @classmethod
-    def of_json(
-        cls,
-        choice: ColumnChoice,
-        event_time: EventTimeColumn | None = None,
-        about: tuple[str, ...] = tuple(CHANGE_COLUMNS),
-    ) -> Layout:
-        """Return the layout of whole rows."""
-        return cls((ROW_COLUMN,), (pa.string(),), choice, event_time, about)
 
     def delivered(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return which of a table's columns, by their names in its order, are delivered.

@@ -22,7 +22,6 @@ from watermark_source.machine_code.iso_8601 import NO_MOMENT, day_of, digit_at, 
 from watermark_source.machine_code.native import Word, address_of, byte_at, compiled, inlined
 
 _TEXTS = frozenset({ColumnType.VARCHAR, ColumnType.STRING, ColumnType.BLOB, ColumnType.JSON, ColumnType.ENUM})
-_NONE = NO_MOMENT
 
 
 @inlined
@@ -41,7 +40,7 @@ def _clock(array: Word, starts: Word, sizes: Word, layout: Word, out: Word) -> N
     """Days for dates, microseconds for all others; ``NO_MOMENT`` for null, and for what is no date."""
     data = address_of(array)
     for row in range(starts.shape[0]):
-        value = _NONE
+        value = NO_MOMENT
         at = np.int64(starts[row])
         if at >= 0:
             end = at + sizes[row]

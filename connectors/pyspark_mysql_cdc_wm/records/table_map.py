@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark_mysql_cdc_wm.binlog.wire import Scan
-from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, STRINGS
+from pyspark_mysql_cdc_wm.records.arrow_types import INTEGERS, LABELLED, STRINGS
 from pyspark_mysql_cdc_wm.records.table_definition import COMPRESSED, Column, ColumnType, KeyPart, TableMap
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
@@ -26,7 +26,6 @@ _KEY, _KEY_WITH_PREFIXES, _LABEL_DEFAULT_COLLATION, _LABEL_COLLATIONS = 8, 9, 10
 _NUMERIC = frozenset({*INTEGERS, ColumnType.NEWDECIMAL, ColumnType.DECIMAL, ColumnType.FLOAT, ColumnType.DOUBLE})
 _CHARACTER = frozenset({*STRINGS, *COMPRESSED.values(), ColumnType.VECTOR})
 """Vectors have a place among them too, although they are binary."""
-_LABELLED = frozenset({ColumnType.ENUM, ColumnType.SET})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def with_metadata(table: TableMap, fields: Iterable[tuple[int, bytes]], writer: 
     columns = list(table.columns)
     key: tuple[KeyPart, ...] | None = None
     character = _indexes(columns, _CHARACTER | {ColumnType.GEOMETRY} if writer.mariadb else _CHARACTER)
-    labelled = _indexes(columns, _LABELLED)
+    labelled = _indexes(columns, LABELLED)
     for kind, value in fields:
         if kind == _SIGNS:
             for index, unsigned in _signs(table, value, writer).items():

@@ -32,7 +32,6 @@ from watermark_source.machine_code.native import Word, address_of, byte_at, comp
 
 _SECOND = 1_000_000
 _ZERO = "0000-00-00 00:00:00"
-_NONE = NO_MOMENT
 
 
 @inlined
@@ -77,7 +76,7 @@ def _time(data: Word, at: Word, fraction: Word) -> Word:
 def _timestamp(data: Word, at: Word, fraction: Word) -> Word:
     seconds = _big(data, at, np.int64(4))
     micros = _micros(_big(data, at + 4, fraction), fraction)
-    return _NONE if seconds == 0 and micros == 0 else seconds * _SECOND + micros
+    return NO_MOMENT if seconds == 0 and micros == 0 else seconds * _SECOND + micros
 
 
 @inlined
@@ -99,11 +98,11 @@ def _old_time(data: Word, at: Word) -> Word:
 
 @compiled("void(uint8[::1], int32[::1], int64, int64, int64[::1])")
 def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) -> None:
-    """Days for dates, microseconds for all others; ``_NONE`` for null."""
+    """Days for dates, microseconds for all others; ``NO_MOMENT`` for null."""
     data = address_of(array)
     for row in range(starts.shape[0]):
         at = np.int64(starts[row])
-        value = _NONE
+        value = NO_MOMENT
         if at >= 0:
             if layout == DATE:
                 packed = uint_at(data, at, np.int64(3))
@@ -120,7 +119,7 @@ def _read(array: Word, starts: Word, layout: Word, fraction: Word, out: Word) ->
                 value = _old_time(data, at)
             else:
                 seconds = uint32_at(data, at)
-                value = _NONE if seconds == 0 else seconds * _SECOND
+                value = NO_MOMENT if seconds == 0 else seconds * _SECOND
         out[row] = value
 
 
@@ -144,7 +143,7 @@ def days_or_micros(
     Raises:
         UnsupportedFormatError: such a key is not zero throughout.
     """
-    present = found != _NONE
+    present = found != NO_MOMENT
     if shown is not None and not present.all():
         for row in np.flatnonzero(~present & (values.starts >= 0)):
             check_zero_date(shown(values.data[values.starts[row] :][: values.sizes[row]].tobytes()))

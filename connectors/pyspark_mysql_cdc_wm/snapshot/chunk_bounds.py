@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, code_of
@@ -44,28 +44,17 @@ SWAP_PAUSE_SECONDS = 0.1
 _ROWS = "SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_ROWS FROM information_schema.TABLES WHERE"
 
 
+@dataclass(frozen=True, slots=True)
 class DescribedTables:
     """The tables of a snapshot as the server describes them, each checked once in a process."""
 
-    def __init__(
-        self,
-        connection: MySqlConnection,
-        selection: Selection,
-        layout: Layout,
-        choice: ColumnChoice,
-        checked: Mapping[TableName, TableColumns],
-    ) -> None:
-        """Begin with tables that ``load()`` has checked."""
-        self._connection = connection
-        self._selection = selection
-        self._layout = layout
-        self._choice = choice
-        self._known = dict(checked)
-        self._warned_of: set[TableName] = set()
-
-    def get(self, name: TableName) -> TableColumns | None:
-        """Return a table that was described, ``None`` for one that did not exist."""
-        return self._known.get(name)
+    connection: MySqlConnection
+    selection: Selection
+    layout: Layout
+    choice: ColumnChoice
+    known: dict[TableName, TableColumns]
+    """Those that were described and that existed, at first the ones that ``load()`` has checked."""
+    warned_of: set[TableName] = field(default_factory=set)
 
     def add(self, names: Set[TableName]) -> None:
         """Describe and check new tables, and warn of tables without a key.
@@ -74,50 +63,31 @@ class DescribedTables:
             UserError, UnsupportedFormatError: a table cannot be a part of the stream.
             SourceError: the server cannot be reached, or refuses.
         """
-        self._check(names - self._known.keys())
-        new = names & self._known.keys() - self._warned_of
-        if unkeyed := sorted(name for name in new if not self._known[name].key):
+        unknown = names - self.known.keys()
+        tables = described(self.connection, unknown, self.choice) if unknown else {}
+        for name, table in tables.items():
+            check_fits(self.layout, self.choice, name, table)
+            check_key(name, table)
+        if tables:
+            check_logged(self.connection, self.selection, tables)
+        check_visible(self.connection, tables)
+        self.known.update(tables)
+        new = names & self.known.keys() - self.warned_of
+        if unkeyed := sorted(name for name in new if not self.known[name].key):
             _log.warning("%s", without_key(unkeyed))
-        self._warned_of |= new
+        self.warned_of.update(new)
 
     def forget(self, name: TableName) -> None:
         """Describe a table again at the next ``add``."""
-        self._known.pop(name, None)
+        self.known.pop(name, None)
 
     def current(self, name: TableName) -> TableColumns | None:
         """Describe a table again, since it may have new labels, or be another table of the same name."""
-        return described(self._connection, {name}, self._choice).get(name)
-
-    def _check(self, new: Set[TableName]) -> None:
-        tables = described(self._connection, new, self._choice) if new else {}
-        for name, table in tables.items():
-            check_fits(self._layout, self._choice, name, table)
-            check_key(name, table)
-        if tables:
-            check_logged(self._connection, self._selection, tables)
-        check_visible(self._connection, tables)
-        self._known.update(tables)
+        return described(self.connection, {name}, self.choice).get(name)
 
 
 _WARNING_SECONDS = 60.0
 """Interval in seconds between warnings about a locked table."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkSize:
-    """How tables are cut."""
-
-    rows: int
-    """Rows of a chunk, about."""
-    chunks: int
-    """Chunks of a batch."""
-
-    def within(self, rows: int | None) -> ChunkSize:
-        """Return the size with which a batch has at most about ``rows`` rows; ``None`` is no limit."""
-        if rows is None:
-            return self
-        of_chunk = min(self.rows, rows)
-        return ChunkSize(of_chunk, min(self.chunks, rows // of_chunk))
 
 
 class ChunkBounds:
@@ -138,7 +108,10 @@ class ChunkBounds:
         self._described = described
         self._by_gtids = by_gtids
         wanted = options.snapshot
-        self._cut = ChunkSize(wanted.chunk_rows, wanted.parallelism).within(options.max_rows)
+        most = wanted.chunk_rows * wanted.parallelism if options.max_rows is None else options.max_rows
+        # Rows of a chunk and chunks of a batch, about.
+        self._rows = min(wanted.chunk_rows, most)
+        self._chunks = min(wanted.parallelism, most // self._rows)
         self._again = {(tables.selection.key(each.table), each.label) for each in wanted.reread}
         """Which tables are read again, by the keys of their names."""
         self.one_moment = wanted.as_of_one_moment
@@ -201,7 +174,7 @@ class ChunkBounds:
         tables = {log: TableReading.of(log).table for log in lower}
         self._described.add(frozenset(tables.values()))
         bounds: dict[str, tuple[Bound, ...]] = {}
-        left = self._cut.chunks
+        left = self._chunks
         for log, name in tables.items():
             if not left:
                 break
@@ -215,10 +188,9 @@ class ChunkBounds:
                 self._described.forget(name)
                 self._tables.expire()
                 continue
-            if not ends:
-                continue
-            bounds[log] = ends
-            left -= 0 if to_end else len(ends)
+            if ends:
+                bounds[log] = ends
+                left -= 0 if to_end else len(ends)
         return bounds
 
     def sizes(self, logs: Set[str]) -> Mapping[str, SnapshotSize]:
@@ -248,11 +220,11 @@ class ChunkBounds:
         return locked
 
     def _size(self, name: TableName, rows: int | None) -> SnapshotSize:
-        table = self._described.get(name)
-        return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._cut.rows)
+        table = self._described.known.get(name)
+        return SnapshotSize(rows, rows if table is not None and not table.chunk_columns else self._rows)
 
     def _ends(self, name: TableName, start: Bound, most: int, *, to_end: bool) -> tuple[Bound, ...]:
-        known = self._described.get(name)
+        known = self._described.known.get(name)
         if known is not None and to_end:
             return (None,)
         now = None if known is None else self._described.current(name)
@@ -260,7 +232,7 @@ class ChunkBounds:
             raise UnknownSplitError(f"there is no table {name}")
         if not now.chunk_columns:
             return (None,)
-        key, ends, rows = now.chunk_columns, list[Bound](), self._cut.rows
+        key, ends, rows = now.chunk_columns, list[Bound](), self._rows
         slow = f"The statement looks up where a chunk of {rows} rows of {name} ends: lower the option snapshotChunkRows"
         slow += f", or create an index that begins with {key[0].name}" if key[0].chosen else ""
         with self._connection.waiting_for_locks():

@@ -14,13 +14,13 @@ import pymysql
 from pyspark_mysql_cdc_wm.client.connection import Row, connected
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.client.server_errors import LOCKED, ErrorKind, code_of, kind_of, server_error
-from pyspark_mysql_cdc_wm.client.text_rows import TextReader
+from pyspark_mysql_cdc_wm.client.text_rows import text_rows
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
-from pyspark_mysql_cdc_wm.records.arrow_types import has_empty_label, is_text_of_digits
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, has_empty_label, is_text_of_digits
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
-from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import Column
 from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
 from watermark_source.errors import (
     CorruptDataError,
@@ -38,7 +38,6 @@ LOCK_SECONDS = 50
 LOCK_WAITS = 6
 """Number of such waits, each with a warning, before the task fails."""
 
-_FLOATS = (ColumnType.FLOAT, ColumnType.DOUBLE)
 _OF_A_VIEW = (
     "SET SESSION sql_mode = '' /*M!100300 , idle_readonly_transaction_timeout = 0 */",
     # The server waits while the task reads the changes since, at the speed of the query.
@@ -77,30 +76,23 @@ class ConsistentView:
         self._batch_rows = batch_rows
         self._connection: Any = connected(settings)
         self._last_statement = time.monotonic()
-        with self._translated_errors():
-            for statement in (*_OF_A_VIEW, _BEGIN):
-                self._execute(statement)
+        for statement in (*_OF_A_VIEW, _BEGIN):
+            self._execute(statement)
 
     def close(self) -> None:
         """Close the connection without waiting for rows that are still being sent."""
         self._connection._force_close()  # noqa: SLF001 - close() would wait for a response
 
-    def keep_alive(self) -> None:
-        """Keep the server from closing an idle connection; call it at least every few minutes."""
-        if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
-            with self._translated_errors():
-                self._execute("DO 0")
-
     def kept_alive(self, items: Iterable[_Item]) -> Iterator[_Item]:
-        """Yield items as they come, and keep the connection open meanwhile."""
+        """Yield items as they come, and keep the server from closing the idle connection meanwhile."""
         for item in items:
-            self.keep_alive()
+            if time.monotonic() - self._last_statement > _KEEP_ALIVE_SECONDS:
+                self._execute("DO 0")
             yield item
 
     def release(self) -> None:
         """Begin the transaction again, which releases all tables; raises as ``hold``."""
-        with self._translated_errors():
-            self._execute(_BEGIN)
+        self._execute(_BEGIN)
 
     def hold(self, tables: Iterable[TableName]) -> frozenset[TableName]:
         """Keep tables from being altered, truncated or dropped, and return those that exist.
@@ -116,8 +108,7 @@ class ConsistentView:
             existing = self._try_to_hold(wanted)
             if existing is not None:
                 return existing
-            with self._translated_errors():
-                self._execute(_BEGIN)
+            self.release()
         raise SourceError(
             f"{self._settings.where}: a table was altered, emptied or created again at each of {_ATTEMPTS} attempts to "
             f"read a chunk of it, one of {listed(list(map(str, wanted)))}. Start the query again when that is over"
@@ -145,9 +136,8 @@ class ConsistentView:
         A view that began before all locks were held could miss rows of a copy that replaced a table in between.
         """
         try:
-            with self._translated_errors():
-                # Only a SELECT of a row makes the server check that the view can see this table.
-                self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
+            # Only a SELECT of a row makes the server check that the view can see this table.
+            self._execute(f"SELECT 1 FROM {table.quoted} LIMIT {rows}")  # noqa: S608 - quoted
         except SourceError as refused:
             if code_of(refused.__cause__) != LOCKED:
                 raise
@@ -167,10 +157,10 @@ class ConsistentView:
         while True:
             self._last_statement = time.monotonic()
             try:
-                with self._connection.cursor() as cursor:
+                with self._translated_errors(), self._connection.cursor() as cursor:
                     cursor.execute(statement)
-            except pymysql.MySQLError as failure:
-                if kind_of(failure) is not ErrorKind.INTERRUPTED or time.monotonic() >= until:
+            except SourceError as refused:
+                if not _is_interrupted(refused) or time.monotonic() >= until:
                     raise
             else:
                 return
@@ -226,7 +216,6 @@ class ConsistentView:
         selected = ", ".join(map(_selected, columns, of_key)) or "1"
         statement = f"SELECT {selected} FROM {table.quoted}{condition(chunked_by, keys)}"  # noqa: S608 - quoted
         build = list(map(text_column, columns, types, of_key))
-        reader = TextReader(self._connection, self._settings.where, batch_rows=self._batch_rows)
         in_order = bool(key) and keyed.keys() <= {column.name for column in chunked_by}
         count, until = 0, time.monotonic() + self._settings.patience_seconds
         while True:
@@ -234,7 +223,9 @@ class ConsistentView:
             # OFFSET needs a limit: this is the highest that servers accept.
             rest = f"{statement} LIMIT {count}, {_ALL_ROWS}" if count else statement
             try:
-                for memory, starts, sizes in reader.rows(rest, len(columns) or 1):
+                for memory, starts, sizes in text_rows(
+                    self._connection, self._settings.where, rest, columns=len(columns) or 1, batch_rows=self._batch_rows
+                ):
                     arrays = tuple(
                         _decoded(table, columns[i], decode, Values(memory, starts[i], sizes[i]))
                         for i, decode in enumerate(build)
@@ -242,10 +233,10 @@ class ConsistentView:
                     count += starts.shape[1]
                     yield starts.shape[1], arrays
             except SourceError as refused:
-                failure, now = refused.__cause__, time.monotonic()
+                now = time.monotonic()
                 if count > before:
                     until = now + self._settings.patience_seconds
-                if failure is None or kind_of(failure) is not ErrorKind.INTERRUPTED or now >= until:
+                if not _is_interrupted(refused) or now >= until:
                     raise
                 if count and not (in_order and self._is_of_innodb(table)):
                     raise
@@ -257,6 +248,10 @@ class ConsistentView:
         return any(str(engine).lower() == "innodb" for (engine,) in self.select(_ENGINE, *table))
 
 
+def _is_interrupted(refused: SourceError) -> bool:
+    return refused.__cause__ is not None and kind_of(refused.__cause__) is ErrorKind.INTERRUPTED
+
+
 def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Array], values: Values) -> pa.Array:
     try:
         return decode(values)
@@ -266,7 +261,7 @@ def _decoded(table: TableName, column: Column, decode: Callable[[Values], pa.Arr
 
 def _selected(column: Column, key: KeyColumn | None) -> str:
     name = quoted(str(column.name))
-    if column.type in _FLOATS:
+    if column.type in FLOATS:
         # A DOUBLE shows all digits, unlike FLOAT(M,D). Adding 0 instead would lose the sign of -0.
         return f"{name} * 1e0"
     if is_text_of_digits(column):

@@ -53,7 +53,6 @@ class LoggedOrder:
     def __init__(self, connection: MySqlConnection, choice: ColumnChoice) -> None:
         self._connection = connection
         self._choice = choice
-        self._collations: Collations | None = None
         self._now: dict[TableName, TableColumns | None] = {}
 
     def within(self, changes: Changes, wanted: KeyRange) -> Mask:
@@ -63,9 +62,7 @@ class LoggedOrder:
             SourceError: the server cannot be reached, or refuses.
             OffsetError: the key column was altered since, or snapshotChunkColumn was changed.
         """
-        if self._collations is None:
-            self._collations = collations_of(self._connection)
-        known = self._collations
+        known = collations_of(self._connection)
         columns = {str(column.name): column for column in changes.table.columns}
         names = chunk_names(changes.table, self._choice)
         keys = [changes.column(name) for name in names]
@@ -113,9 +110,8 @@ class LastImages:
     """
 
     def __init__(self) -> None:
-        self._keys: list[Sequence[pa.Array]] = []
-        self._exists: list[Mask] = []
-        self._rows: list[TableRows] = []
+        self._parts: list[tuple[Sequence[pa.Array], Mask, TableRows]] = []
+        """Keys, whether the row exists after each, and the rows."""
         self._set = KeySet()
         self._images = 0
 
@@ -129,9 +125,7 @@ class LastImages:
         """Add row images of keys, and whether the row exists after each."""
         if not len(exists):
             return
-        self._keys.append(key)
-        self._exists.append(exists)
-        self._rows.append(rows)
+        self._parts.append((key, exists, rows))
         self._images += len(exists)
         if self._images > 2 * len(self._set) + _SLACK_ROWS:
             self._drop_earlier()
@@ -139,28 +133,28 @@ class LastImages:
     def rows_except(self, others: KeySet) -> TableRows | None:
         """Return the existing rows, except those whose keys are in ``others``."""
         self._drop_earlier()
-        if not self._keys:
+        if not self._parts:
             return None
-        kept = self._exists[0] & ~others.has(self._keys[0])
-        return self._rows[0].take(integers(np.flatnonzero(kept), pa.int64()))
+        ((key, exists, rows),) = self._parts
+        return rows.take(integers(np.flatnonzero(exists & ~others.has(key)), pa.int64()))
 
     def _drop_earlier(self) -> None:
         """Keep only the last image of each key."""
         if self._images == len(self._set):
             return
-        key = [pa.concat_arrays(parts) for parts in zip(*self._keys, strict=True)]
+        keys, exists, rows = zip(*self._parts, strict=True)
+        key = [pa.concat_arrays(parts) for parts in zip(*keys, strict=True)]
         backwards = np.arange(self._images)[::-1]
         self._set = KeySet()
         lasts = self._set.add([part.take(integers(backwards, pa.int64())) for part in key])
         last = np.sort(backwards[lasts])
         indices = integers(last, pa.int64())
-        self._keys = [[part.take(indices) for part in key]]
-        self._exists = [np.concatenate(self._exists)[last]]
-        self._rows = [_concatenated(self._rows).take(indices)]
+        whole = [part.take(indices) for part in key], np.concatenate(exists)[last], _concatenated(rows).take(indices)
+        self._parts = [whole]
         self._images = len(last)
 
 
-def _concatenated(rows: list[TableRows]) -> TableRows:
+def _concatenated(rows: Sequence[TableRows]) -> TableRows:
     columns = tuple(pa.concat_arrays(arrays) for arrays in zip(*(part.columns for part in rows), strict=True))
     times = [part.event_time for part in rows if part.event_time is not None]
     return TableRows(columns, pa.concat_arrays(times) if times else None)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -29,7 +28,7 @@ from pyspark.sql.types import StructType
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values
+from pyspark_mysql_cdc_wm.snapshot.key_order import key_values
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
@@ -150,12 +149,12 @@ def _column_of(found: Mapping[str, Any]) -> Column:
 def _pieces_of(cut: Mapping[str, Any], table: ComparedTable) -> Pieces:
     if "digits" in cut:
         return KeyHashes(table.key, table.key_names, int(cut["digits"]))
-    bounds = [None, *map(tuple, cut["bounds"]), None]
+    bounds = tuple(map(tuple, cut["bounds"]))
     # By the first columns of the key, or by all; a bound has two parts of each.
-    cut_by = table.key_names if bounds[1] is None else table.key_names[: len(bounds[1]) // 2]
+    cut_by = table.key_names[: len(bounds[0]) // 2] if bounds else table.key_names
     described = table.described(cut_by)
     key = tuple(KeyColumn(str(column.name), column.type, to_arrow_type(kind)) for column, kind in described)
-    for bound in bounds[1:-1]:
-        for column, value in zip(key, key_values(key, bound or ()), strict=True):
+    for bound in bounds:
+        for column, value in zip(key, key_values(key, bound), strict=True):
             column.scalar(value)
-    return KeyRanges(key, tuple(KeyRange(*each) for each in pairwise(bounds)))
+    return KeyRanges(key, bounds)

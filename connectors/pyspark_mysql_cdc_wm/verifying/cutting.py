@@ -11,10 +11,8 @@ from pyspark_mysql_cdc_wm.records.arrow_types import WHOLE_NUMBERS
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import key_after
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verifying.pieces import SIXTEENTHS, KeyHashes, KeyRanges, Pieces
 from pyspark_mysql_cdc_wm.verifying.row_text import RowText
-from watermark_source.planning.state import Bound
 
 _PIECE_ROWS = 10_000
 _MOST_PIECES = 2_048
@@ -33,14 +31,10 @@ def cut(connection: MySqlConnection, table: TableName, key: Sequence[KeyColumn],
     slow = (
         f"The statement looks up where a piece of {size} rows of {table} ends: repeat it when the server has less to do"
     )
-    ranges: list[KeyRange] = []
-    lower: Bound = None
-    while True:
-        upper = key_after(connection, table, key, lower, size, if_slow=slow)
-        ranges.append(KeyRange(lower, upper))
-        if upper is None:
-            return KeyRanges(tuple(key), tuple(ranges))
-        lower = upper
+    bounds: list[tuple[int | str, ...]] = []
+    while upper := key_after(connection, table, key, bounds[-1] if bounds else None, size, if_slow=slow):
+        bounds.append(upper)
+    return KeyRanges(tuple(key), tuple(bounds))
 
 
 def _sorts_alike(column: KeyColumn) -> bool:

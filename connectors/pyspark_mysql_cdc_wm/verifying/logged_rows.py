@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql import Row
 
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint
 from watermark_source.contract.read_batch import ReadBatch
@@ -21,23 +20,8 @@ _MOST_STATES = 2_000_000
 """Limit for the rows that are kept of keys that changed; they take half a gigabyte."""
 
 
-def logged_rows(
-    spark: SparkSession, batches: Iterable[ReadBatch], schema: StructType, seen: Callable[[DataFrame], DataFrame]
-) -> Iterator[Row]:
-    """Yield what ``seen`` selects of the rows of a piece of the binlog, in its order.
-
-    Args:
-        spark: makes the DataFrames.
-        batches: the rows as they were read, with the kind of change as the last column.
-        schema: the columns before that.
-        seen: a selection that keeps the order.
-    """
-    whole = StructType([*schema.fields]).add(CHANGE_TYPE, StringType())
-    for table in _tables(batches, whole.names):
-        yield from seen(spark.createDataFrame(table, whole)).collect()
-
-
-def _tables(batches: Iterable[ReadBatch], names: list[str]) -> Iterator[pa.Table]:
+def tables_of(batches: Iterable[ReadBatch], names: list[str]) -> Iterator[pa.Table]:
+    """Yield the rows of a piece of the binlog in its order, many at once; ``names`` are those of their columns."""
     gathered: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.rows:
@@ -104,5 +88,6 @@ def before_changes(
     pieces = [found.get(piece, Fingerprint()) for piece in range(count)]
     for states in changed.values():
         if states.before is not None:
-            pieces[states.piece] = pieces[states.piece].with_row(states.before)
+            rows, sha = pieces[states.piece]
+            pieces[states.piece] = Fingerprint(rows + 1, sha ^ states.before)
     return tuple(pieces)

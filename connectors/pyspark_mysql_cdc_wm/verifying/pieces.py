@@ -80,7 +80,8 @@ class KeyRanges:
     """Ranges of the key, or of its first column: of numbers and bytes, which sort everywhere alike."""
 
     key: tuple[KeyColumn, ...]
-    ranges: tuple[KeyRange, ...]
+    bounds: tuple[tuple[int | str, ...], ...]
+    """The lowest key of each range but the first."""
 
     @property
     def number(self) -> Column:
@@ -90,10 +91,8 @@ class KeyRanges:
         named = zip(self.key, names, strict=True)
         values = F.struct(*(F.col(quoted(column.name)).alias(name) for column, name in named))
 
-        def bound(at: int) -> Column:
-            lower = self.ranges[at].lower
-            assert lower is not None
-            parts = zip(self.key, key_values(self.key, lower), types, names, strict=True)
+        def lowest(at: int) -> Column:
+            parts = zip(self.key, key_values(self.key, self.bounds[at - 1]), types, names, strict=True)
             literals = (F.lit(of.scalar(part).as_py()).cast(kind).alias(name) for of, part, kind, name in parts)
             return F.struct(*literals)
 
@@ -101,40 +100,43 @@ class KeyRanges:
             if first == last:
                 return F.lit(first)
             middle = (first + last + 1) // 2
-            return F.when(values < bound(middle), among(first, middle - 1)).otherwise(among(middle, last))
+            return F.when(values < lowest(middle), among(first, middle - 1)).otherwise(among(middle, last))
 
-        return among(0, len(self.ranges) - 1)
+        return among(0, len(self.bounds))
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return len(self.ranges)
+        return len(self.bounds) + 1
 
     @property
     def cut(self) -> Mapping[str, Any]:
         """The lowest key of each range but the first."""
-        return {"bounds": [each.lower for each in self.ranges[1:]]}
+        return {"bounds": self.bounds}
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
         """Return the fingerprints; each range is a statement, which reads only that range of the index."""
         return {
             int(piece): found
-            for at in range(len(self.ranges))
+            for at in range(self.count)
             for piece, found in rows.fingerprints(self.where(at), str(at), without(at)).items()
         }
 
     def where(self, piece: int) -> str:
         """Return the condition of a range."""
-        return " AND ".join(limits(self.key, self.ranges[piece]))
+        return " AND ".join(limits(self.key, self._range(piece)))
 
     def name(self, piece: int) -> str:
         """Return a range by its first key, and the one behind its last."""
         names = ", ".join(column.name for column in self.key)
         lower, upper = (
-            None if bound is None else ", ".join(map(str, key_values(self.key, bound))) for bound in self.ranges[piece]
+            None if bound is None else ", ".join(map(str, key_values(self.key, bound))) for bound in self._range(piece)
         )
         since = "" if lower is None else f" from {lower}"
         return f"{names}{since}{'' if upper is None else f' to below {upper}'}" if lower or upper else f"all {names}"
+
+    def _range(self, piece: int) -> KeyRange:
+        return KeyRange(*(None, *self.bounds, None)[piece : piece + 2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,25 +164,13 @@ class KeyHashes:
         return {"digits": self.digits}
 
     def on_server(self, rows: Rows, without: Callable[[int], Collection[str]]) -> dict[int, Fingerprint]:
-        """Return the fingerprints, in one statement over the whole table if few keys are left out."""
-        found: dict[int, Fingerprint] = {}
-        first, left_out = 0, list(without(0))
-        for piece in range(1, self.count + 1):
-            more = without(piece)
-            if piece == self.count or len(left_out) + len(more) > _KEYS_A_STATEMENT:
-                where = self._within(first, piece - 1)
-                found |= {int(name, 16): of for name, of in rows.fingerprints(where, self._digits, left_out).items()}
-                first, left_out = piece, []
-            left_out += more
-        return found
+        """Return the fingerprints; a statement reads the whole table, for all pieces."""
+        left_out = [key for piece in range(self.count) for key in without(piece)]
+        return {int(name, 16): found for name, found in rows.fingerprints("", self._digits, left_out).items()}
 
     def where(self, piece: int) -> str:
         """Return the condition of a piece."""
-        return self._within(piece, piece)
-
-    def _within(self, first: int, last: int) -> str:
-        limits = " AND ".join(f"'0{piece:0{self.digits}x}'" for piece in (first, last))
-        return f"{self._digits} BETWEEN {limits}" if self.digits else ""
+        return f"{self._digits} = '0{piece:0{self.digits}x}'" if self.digits else ""
 
     def name(self, piece: int) -> str:
         """Return a piece by its digits."""

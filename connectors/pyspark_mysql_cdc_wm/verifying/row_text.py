@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pyspark.sql.types import DataType, DecimalType
 
 from pyspark_mysql_cdc_wm.options.tables import quoted
-from pyspark_mysql_cdc_wm.records.arrow_types import STRINGS, WHOLE_NUMBERS, has_empty_label
+from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, STRINGS, WHOLE_NUMBERS, has_empty_label
 from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
@@ -47,7 +47,7 @@ _FLOAT = _Texts(
 _MOMENT = "DATE_FORMAT({0}, '%Y-%m-%d %H:%i:%s.%f')"
 _TEXTS: Mapping[ColumnType, _Texts] = {
     **dict.fromkeys(WHOLE_NUMBERS, _DIGITS),
-    **dict.fromkeys((ColumnType.FLOAT, ColumnType.DOUBLE), _FLOAT),
+    **dict.fromkeys(FLOATS, _FLOAT),
     **dict.fromkeys((ColumnType.ENUM, *STRINGS), _TEXT),
     ColumnType.DATE: _Texts(_CALENDAR_DATE % "CAST({0} AS CHAR)", "CAST({0} AS STRING)"),
     ColumnType.DATETIME2: _Texts(
@@ -149,10 +149,6 @@ class Fingerprint(NamedTuple):
 
     rows: int = 0
     sha: int = 0
-
-    def with_row(self, sha: int) -> Fingerprint:
-        """Return the fingerprint of these rows and one more."""
-        return Fingerprint(self.rows + 1, self.sha ^ sha)
 
 
 def totals(digest: str) -> tuple[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from pyspark_mysql_cdc_wm.lookup.server_cautions import gaps
 from pyspark_mysql_cdc_wm.lookup.server_checks import LoggedDatabases, checks_of
-from pyspark_mysql_cdc_wm.options.tables import TableName
-from tests.unit.mysql.recorded_answers import Answer, checked_server
+from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
+from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, checked_server
 from watermark_source.checks import CheckVerdict, Finding, examine
 from watermark_source.errors import RefusedError, UnsupportedFormatError
 
@@ -86,7 +87,8 @@ def test_a_binlog_without_files_is_refused() -> None:
 def test_databases_are_left_out_by_names_as_the_server_compares_them(
     only: str, never: str, folds_case: bool, setting: str | None
 ) -> None:
-    logged = LoggedDatabases.of(("binlog.000001", 4, only, never), folds_case=folds_case)
+    selection = replace(parse_tables("shop.t"), ignores_case=folds_case)
+    logged = LoggedDatabases.of(("binlog.000001", 4, only, never), RecordedConnection({}), selection)
     if setting is None:
         logged.check("MySQL at db1:3306", [TableName("shop", "t")])
     else:

@@ -8,10 +8,10 @@ from itertools import product
 import pytest
 
 from pyspark_mysql_cdc_wm.lookup import table_list
-from pyspark_mysql_cdc_wm.lookup.table_list import TableList, check_found, is_sequence, names_of, on_server, tables_of
+from pyspark_mysql_cdc_wm.lookup.table_list import TableList, check_found, is_sequence, names_of, tables_of
 from pyspark_mysql_cdc_wm.options.tables import TableName, parse_tables
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType, TableMap
-from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, in_turn
+from tests.unit.mysql.recorded_answers import Answer, RecordedConnection, checked_server, in_turn
 from watermark_source.errors import RefusedError, UnknownSplitError
 
 MARIADB = "11.8.9-MariaDB"
@@ -38,7 +38,8 @@ def connection(
 
 
 def found(text: str, asked: RecordedConnection | None = None, *, rule: str = "0") -> list[str]:
-    asked, selection = asked or connection(), on_server({"lower_case_table_names": rule}, parse_tables(text))
+    server = checked_server({"SHOW GLOBAL VARIABLES": [("lower_case_table_names", rule)]}, tables=text)
+    asked, selection = asked or connection(), server.selection
     tables = tables_of(asked, selection)
     check_found(asked, selection, tables)
     return sorted(map(str, tables.read))

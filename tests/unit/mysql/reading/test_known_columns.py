@@ -11,7 +11,7 @@ from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
-from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
+from pyspark_mysql_cdc_wm.records.layout import WHOLE_ROWS, ColumnChoice, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 T = TableName("shop", "t")
@@ -52,7 +52,7 @@ def test_where_such_changes_are_ignored_or_rows_are_json_it_is_warned_of(
     text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     compare(text, ignores=True)
-    compare(f"{text}, FORCE", Layout.of_json(ColumnChoice()))
+    compare(f"{text}, FORCE", Layout(*WHOLE_ROWS, ColumnChoice()))
     shown = [each.levelno for each in caplog.records if "it gave the name of one column of shop.t" in each.message]
     assert shown == [logging.WARNING] * 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, ColumnChoice, EventTimeColumn, Layout
+from pyspark_mysql_cdc_wm.records.layout import CHANGE_COLUMNS, WHOLE_ROWS, ColumnChoice, EventTimeColumn, Layout
 
 
 def test_all_are_wanted_but_those_that_are_left_out() -> None:
@@ -37,7 +37,7 @@ def test_what_is_delivered_of_a_table_is_the_streams_columns_or_all_that_are_wan
     columns = Layout(("id", "note"), (pa.int64(), pa.string()))
     assert columns.delivered(["note", "at", "id"]) == ("id", "note")
     assert columns.about == tuple(CHANGE_COLUMNS)
-    whole = Layout.of_json(ColumnChoice(without=("note",)), about=("_table",))
+    whole = Layout(*WHOLE_ROWS, ColumnChoice(without=("note",)), about=("_table",))
     assert (whole.names, whole.types, whole.about, whole.event_time) == (("_row",), (pa.string(),), ("_table",), None)
     assert whole.delivered(["note", "at", "id"]) == ("at", "id")
 
@@ -48,5 +48,5 @@ def test_what_rows_are_compared_by_and_their_event_time_are_read_too() -> None:
     assert Layout(("id",), (pa.int64(),), event_time=at).needed(names, ["key", "id"]) == ("id", "at", "key")
     assert Layout(("id",), (pa.int64(),), event_time=at).needed(["id", "key"], ["key"]) == ("id", "key")
     assert Layout(("id",), (pa.int64(),)).needed(["id", "at", "key"], ["key"]) == ("id", "key")
-    whole = Layout.of_json(ColumnChoice(only=("id",)), at)
+    whole = Layout(*WHOLE_ROWS, ColumnChoice(only=("id",)), at)
     assert whole.needed(["key", "at", "id"], ["key"]) == ("id", "at", "key")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_mysql_cdc_wm.lookup.table_columns import COLUMN_TYPES
-from pyspark_mysql_cdc_wm.records.arrow_types import column_type
+from pyspark_mysql_cdc_wm.records.arrow_types import column_type, column_width
 from pyspark_mysql_cdc_wm.records.decoding import column_decoder
 from pyspark_mysql_cdc_wm.records.json_rows import json_rows
 from pyspark_mysql_cdc_wm.records.key_column import key_column
@@ -34,7 +34,7 @@ each_shown = pytest.mark.parametrize(
 
 
 def built(sample: Sample) -> pa.Array:
-    return column_decoder(sample.column, CHARSETS, "here").build(values(*(each.stored for each in sample.values), None))
+    return column_decoder(sample.column, CHARSETS, "here")(values(*(each.stored for each in sample.values), None))
 
 
 def test_there_is_a_sample_of_every_type() -> None:
@@ -72,13 +72,12 @@ def _optional(column: Column) -> bytes:
 @each_sample
 @pytest.mark.parametrize("last", [(), (None,)], ids=["", "and null"])
 def test_a_row_has_its_values(sample: Sample, last: tuple[None, ...]) -> None:
-    decoder = column_decoder(sample.column, CHARSETS, "here")
-    found = decoder.build(values(*(each.stored for each in sample.values), *last))
+    found = column_decoder(sample.column, CHARSETS, "here")(values(*(each.stored for each in sample.values), *last))
     found.validate(full=True)
-    assert found.type == decoder.type == column_type(sample.column, CHARSETS, "here")
+    assert found.type == column_type(sample.column, CHARSETS, "here")
     assert found.to_pylist() == [*(each.value for each in sample.values), *last]
     # What has no length before it is as wide as its values.
-    width = decoder.width
+    width = column_width(sample.column)
     assert -width == sample.column.size if width < 0 else {len(each.stored) for each in sample.values} == {width}
 
 
@@ -137,4 +136,4 @@ def test_text_of_a_collation_that_the_server_has_not_is_refused(kind: ColumnType
 
 def test_labels_of_bytes_are_texts() -> None:
     column = Column(ColumnType.ENUM, size=1, collation=BINARY_COLLATION, labels=(b"a", b"b"))
-    assert column_decoder(column, CHARSETS, "here").build(values(b"\2")).to_pylist() == ["b"]
+    assert column_decoder(column, CHARSETS, "here")(values(b"\2")).to_pylist() == ["b"]

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_mysql_cdc_wm.records.layout import MOMENT, ColumnChoice, EventTimeColumn, Layout
+from pyspark_mysql_cdc_wm.records.layout import MOMENT, WHOLE_ROWS, ColumnChoice, EventTimeColumn, Layout
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, table_rows
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
@@ -51,10 +51,10 @@ def test_event_time_is_null_where_the_table_tells_none() -> None:
 
 
 def test_a_whole_row_is_of_the_columns_that_are_read_in_the_tables_order() -> None:
-    rows = found(Layout.of_json(ColumnChoice(without=("at",)), BY_AT))
+    rows = found(Layout(*WHOLE_ROWS, ColumnChoice(without=("at",)), BY_AT))
     assert [column.to_pylist() for column in rows.columns] == [['{"id":7}', '{"id":8}', '{"id":null}']]
     assert rows.event_time == TIMES
-    (texts,) = found(Layout.of_json(ColumnChoice()), {"At": TIMES, "hidden": IDS, "id": IDS}).columns
+    (texts,) = found(Layout(*WHOLE_ROWS, ColumnChoice()), {"At": TIMES, "hidden": IDS, "id": IDS}).columns
     assert texts[0].as_py() == '{"id":7,"hidden":7,"At":"1970-01-01 00:00:01Z"}'
 
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +23,6 @@ from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
 from pyspark_mysql_cdc_wm.server_side import ServerSide
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verifying.certificate import Certificate
 from pyspark_mysql_cdc_wm.verifying.compared_table import ComparedTable
 from pyspark_mysql_cdc_wm.verifying.logged_rows import KeyStates, before_changes
@@ -46,8 +44,7 @@ PRINTS = (Fingerprint(3, 2**60 - 1), Fingerprint(), Fingerprint(1, 5))
 
 
 KEY = (KeyColumn("id", ColumnType.LONG, pa.int32()), KeyColumn("Price", ColumnType.NEWDECIMAL, pa.decimal128(12, 2)))
-BOUNDS = (None, ("id", "Price", 10, "1.50"), ("id", "Price", 20, "-3.00"), None)
-RANGES = KeyRanges(KEY, tuple(KeyRange(*each) for each in pairwise(BOUNDS)))
+RANGES = KeyRanges(KEY, (("id", "Price", 10, "1.50"), ("id", "Price", 20, "-3.00")))
 
 
 @pytest.mark.parametrize("pieces", [RANGES, KeyHashes(TABLE.key, TABLE.key_names, 0)], ids=["ranges", "hashes"])

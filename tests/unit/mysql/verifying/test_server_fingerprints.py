@@ -12,7 +12,6 @@ from pyspark.sql.types import IntegerType, StringType
 
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.verifying import pieces
 from pyspark_mysql_cdc_wm.verifying.pieces import KeyHashes, KeyRanges, Pieces, Rows
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText
@@ -32,7 +31,7 @@ def select(statement: str) -> list[tuple[Any, ...]]:
     return [("0", len(found), reduce(xor, found.values()), len(found))] if found else []
 
 
-@pytest.mark.parametrize("cut", [KeyRanges((), (KeyRange(None, None),)), KeyHashes(TEXT, ("k",), 0)], ids=["r", "h"])
+@pytest.mark.parametrize("cut", [KeyRanges((), ()), KeyHashes(TEXT, ("k",), 0)], ids=["r", "h"])
 def test_more_keys_are_left_out_than_one_statement_has_room_for(cut: Pieces, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "_KEYS_A_STATEMENT", 2)
     rows = Rows(TableName("shop", "t"), TEXT, TEXT, select)
@@ -54,7 +53,7 @@ def test_rows_without_a_text_are_refused_although_copies_of_one_have_their_finge
         sent.append(statement)
         return [(0, 3, 7, next(found))]
 
-    rows, cut = Rows(TableName("shop", "t"), TEXT, text, answer), KeyRanges((), (KeyRange(None, None),))
+    rows, cut = Rows(TableName("shop", "t"), TEXT, text, answer), KeyRanges((), ())
     assert cut.on_server(rows, lambda _: ()) == {0: Fingerprint(3, 7)}
     with pytest.raises(UnsupportedFormatError, match="max_allowed_packet"):
         cut.on_server(rows, lambda _: ())
