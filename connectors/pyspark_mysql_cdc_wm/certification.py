@@ -53,7 +53,9 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
         with server.of_the_past.read(SparkSession.builder.getOrCreate(), server.state) as read:
             by_piece = keys_by_piece(read.changed)
             found = server.pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
-    position = server.source.position_text(BINLOG, server.state.splits[BINLOG].position)
+    # As the present server counts its files.
+    at, origin = server.state.splits[BINLOG].position, server.state.origin
+    position = server.source.position_text(BINLOG, at if origin is None else at - origin.shift)
     stated = before_changes(found, read.changed, server.pieces.count)
     made = Certificate(server.table, server.batch, position, server.pieces, stated)
     made.write(file)
