@@ -44,13 +44,12 @@ class Brokers(Cluster):
             RefusedError, UnreachableError, ResponseTimeoutError
         """
 
-        async def work(_: Deadline) -> Metadata:
-            deadline = Deadline.after(limit_ms)
+        async def work(deadline: Deadline) -> Metadata:
             answer = await self.request_any(lambda: metadata_request(topics), deadline, anyone=anyone, doubted=doubted)
             self.learn_brokers(answer)
             return read_metadata(answer)
 
-        return self.run(work)
+        return self.run(work, limit_ms)
 
     def connection_to(self, node: int, limit_ms: int, memory: ResponseMemory) -> BrokerConnection:
         """Connect to a broker with kafka-python (TLS and login included), and take its socket over, blocking.
@@ -60,9 +59,9 @@ class Brokers(Cluster):
             UnsupportedFormatError: the broker is older than Kafka 2.3.
         """
 
-        async def work(_: Deadline) -> BrokerConnection:
+        async def work(deadline: Deadline) -> BrokerConnection:
             try:
-                connection = await self._unused(node, limit_ms)
+                connection = await self._unused(node, deadline)
             except UnknownBrokerIdError as error:
                 raise UnreachableError(
                     f"broker {node} leads a partition, but the cluster's metadata has no address for it; check that it "
@@ -73,12 +72,11 @@ class Brokers(Cluster):
             good_until = _good_until(connection)
             return BrokerConnection(_take_socket(connection), memory, good_until, knows_ids=knows_ids)
 
-        return self.run(work)
+        return self.run(work, limit_ms)
 
-    async def _unused(self, node: int, limit_ms: int) -> KafkaConnection:
+    async def _unused(self, node: int, deadline: Deadline) -> KafkaConnection:
         """Return a connection without open requests: the response to another request would be treated as ours."""
-        deadline = Deadline.after(limit_ms)
-        connection = await self._connect(node, limit_ms)
+        connection = await self._connect(node, deadline.left_ms)
         while not connection.connected or _has_requests(connection):
             # One that was lost before it was used is closed.
             if connection.connected:
