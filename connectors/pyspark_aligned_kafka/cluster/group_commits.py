@@ -270,12 +270,10 @@ class GroupCommits:
     def _commit(self, positions: Mapping[Split, int], limit_ms: float) -> bool:
         try:
             self._group.commit(positions, limit_ms)
-        except SourceError as error:
-            self._warn(error)
-            return False
         except Exception as error:  # noqa: BLE001 - the client library's: the query must not hear of it, nor commits end
             self._warn(error)
-            self._group.close()
+            if not isinstance(error, SourceError):
+                self._group.close()
             return False
         if self._warned:
             _log.info("Positions are committed to consumer group %s again", self._group.name)

@@ -221,7 +221,6 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process = os.getpid()
         self._sessions: list[tuple[bytes, Session]] = []
         # A forked child shares sockets and epoll sets with its parent, and must not even close them.
         self._inherited: list[tuple[bytes, Session]] = []
@@ -229,7 +228,6 @@ class _Kept:
     def take(self, key: bytes) -> Session | None:
         """Remove and return a session with these settings; ``None`` without one."""
         with self._lock:
-            self._check_process()
             self._expire()
             for i in range(len(self._sessions) - 1, -1, -1):
                 if self._sessions[i][0] == key:
@@ -239,7 +237,6 @@ class _Kept:
     def give(self, key: bytes, session: Session) -> None:
         """Keep a session for the next read; the oldest one is closed if there are too many."""
         with self._lock:
-            self._check_process()
             self._sessions.append((key, session))
             if len(self._sessions) > _KEPT_AT_MOST:
                 self._sessions.pop(0)[1].close()
@@ -252,7 +249,6 @@ class _Kept:
     def clear(self) -> None:
         """Close all sessions."""
         with self._lock:
-            self._check_process()
             while self._sessions:
                 self._sessions.pop()[1].close()
 
@@ -261,14 +257,14 @@ class _Kept:
             self._sessions.remove(entry)
             entry[1].close()
 
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            self._inherited += self._sessions
-            self._sessions = []
-            self._process = os.getpid()
+    def begin_child(self) -> None:
+        """Begin without sessions in a forked child."""
+        self._inherited += self._sessions
+        self._sessions = []
 
 
 _kept = _Kept()
+os.register_at_fork(after_in_child=_kept.begin_child)
 
 
 @contextmanager
