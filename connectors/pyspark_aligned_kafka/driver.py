@@ -26,7 +26,6 @@ from pyspark_aligned_kafka.lookup.offsets import (
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
-from pyspark_aligned_kafka.options.subscription import announcements_of
 from watermark_source.contract.stream import Connector
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed
@@ -182,9 +181,4 @@ def _announcements(options: KafkaOptions, topic: str) -> KafkaAnnouncements:
         fail_on_data_loss=True,
         poll_timeout_ms=options.client.millis("default.api.timeout.ms"),
     )
-    return KafkaAnnouncements(
-        KafkaAdmin(options.client),
-        lambda wanted: reader.read([wanted]),
-        topic=topic,
-        announced_in=announcements_of(topic),
-    )
+    return KafkaAnnouncements(KafkaAdmin(options.client), lambda wanted: reader.read([wanted]), topic)
