@@ -26,7 +26,6 @@ from pyspark_aligned_kafka.lookup.offsets import (
 from pyspark_aligned_kafka.lookup.pushed_filters import Wanted
 from pyspark_aligned_kafka.options.kafka_options import KafkaOptions
 from pyspark_aligned_kafka.options.positions import start_of_stream
-from pyspark_aligned_kafka.options.subscription import announcements_of
 from watermark_source.contract.stream import Connector
 from watermark_source.durations import format_duration
 from watermark_source.errors import SourceError, listed
@@ -69,14 +68,20 @@ class KafkaPreview:
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of a batch in each range, of the newest one where that is known."""
-        asked = {each: self._where(each) for each in ranges}
-        return self._max_timestamps({each: offset for each, offset in asked.items() if offset is not None})
+        # Appended since the request, or cut off by a limit: the range's last batch shows less, and nothing wrong.
+        # One that was read before is the newest still: nothing of this range moves the watermark.
+        newest = self._newest_in(ranges)
+        return self._max_timestamps({each: min(at, each.end - 1) for each, at in newest.items() if each.start <= at})
 
     def highest(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return the highest timestamp of each range that holds the newest record of its partition."""
         self.prepare({each.split for each in ranges})
-        known = {each: self._newest[each.split].position for each in ranges if each.split in self._newest}
-        return self._max_timestamps({each: at for each, at in known.items() if each.start <= at < each.end})
+        newest = self._newest_in(ranges)
+        return self._max_timestamps({each: at for each, at in newest.items() if each.start <= at < each.end})
+
+    def _newest_in(self, ranges: Sequence[SplitRange]) -> Mapping[SplitRange, int]:
+        """Return where the newest record of each range's partition is, if that is known."""
+        return {each: self._newest[each.split].position for each in ranges if each.split in self._newest}
 
     def _max_timestamps(self, offsets: Mapping[SplitRange, int]) -> Mapping[Split, Millis]:
         """Return what the headers at offsets say, of batches that count."""
@@ -88,14 +93,6 @@ class KafkaPreview:
             for each in offsets
             if (header := headers.get(each.split)) is not None and self._is_delivered(header, each)
         }
-
-    def _where(self, of: SplitRange) -> int | None:
-        newest = self._newest.get(of.split)
-        if newest is None:
-            return None
-        # Appended since the request, or cut off by a limit: the range's last batch shows less, and nothing wrong.
-        # One that was read before is the newest still: nothing of this range moves the watermark.
-        return None if newest.position < of.start else min(newest.position, of.end - 1)
 
     def _is_delivered(self, header: BatchHeader, of: SplitRange) -> bool:
         inside = of.start <= header.first and header.last < of.end
@@ -184,9 +181,4 @@ def _announcements(options: KafkaOptions, topic: str) -> KafkaAnnouncements:
         fail_on_data_loss=True,
         poll_timeout_ms=options.client.millis("default.api.timeout.ms"),
     )
-    return KafkaAnnouncements(
-        KafkaAdmin(options.client),
-        lambda wanted: reader.read([wanted]),
-        topic=topic,
-        announced_in=announcements_of(topic),
-    )
+    return KafkaAnnouncements(KafkaAdmin(options.client), lambda wanted: reader.read([wanted]), topic)

@@ -32,7 +32,6 @@ from watermark_source.connector import (
     BatchDefinition,
     BatchRangeReader,
     Connector,
-    LossKind,
     OpenRange,
     RangeReader,
     SourceDefinition,
@@ -66,12 +65,10 @@ WORDS: Final = Words(
 class KafkaSource(SourceDefinition):
     """The source with its options."""
 
-    options: KafkaOptions
+    name = FORMAT
+    loss_conditions = errors.LOSSES
 
-    @property
-    def name(self) -> str:
-        """The format's name."""
-        return FORMAT
+    options: KafkaOptions
 
     @property
     def columns(self) -> StructType:
@@ -103,11 +100,6 @@ class KafkaSource(SourceDefinition):
         """Kafka's words, and the options of the source."""
         is_on_clock = self.options.engine.policy.strategy.write_delay is not None
         return replace(WORDS, at_rest=None) if is_on_clock else WORDS
-
-    @property
-    def loss_conditions(self) -> Mapping[LossKind, str]:
-        """The error conditions of Spark's own Kafka source."""
-        return errors.LOSSES
 
     @property
     def selection(self) -> str:

@@ -296,11 +296,7 @@ class _Changing:
         while pending and not _may_follow(cut, pending[-1]):
             pending.pop()
         applied = writer.reached
-        if (
-            applied is not None
-            and _is_within(applied.ends, ends)
-            and not _is_not_lower(cut.watermark, applied.watermark)
-        ):
+        if applied and _is_within(applied.ends, ends) and not _is_not_lower(cut.watermark, applied.watermark):
             cut = replace(cut, watermark=applied.watermark)
         pending.append(cut)
         if len(pending) > MOST_CUTS:

@@ -5,9 +5,9 @@ A strategy computes watermarks; the split keeps the highest one so far, which is
 range that a batch read (``on_range``), and a range of one record gives the same watermark.
 
 A strategy object is a value, and keeps nothing in itself. Its fields are the properties that it overrides, with
-``field()``: without a default of its own a field would have the property as its default. One that needs earlier ranges
-of a split returns what it remembers of them from ``on_range``, and is given it with the split's next range: offsets
-have it under "own", with the strategy's name (``keeps_as``). So a replay begins with what the first run had.
+``field()``: without a default of its own a field would have what it overrides as its default. One that needs earlier
+ranges of a split returns what it remembers of them from ``on_range``, and is given it with the split's next range:
+offsets have it under "own", with the strategy's name (``keeps_as``). So a replay begins with what the first run had.
 
 To add a strategy, derive a class from ``WatermarkStrategy`` or from the strategy it resembles, and give it a row in
 ``watermark_source/spark/strategy_rows.py``, of which option texts and pages are made. Nothing decides by which strategy
@@ -141,25 +141,19 @@ class WatermarkStrategy(ABC):
     has_split_watermarks: ClassVar[bool] = True
     """Whether each split has a watermark of its own, from which the combined one follows."""
 
+    rows_ahead: int | None = None
+    """How many positions of each log the driver reads ahead of a batch, at most; ``None`` if it does not."""
+
+    announced_by: AnnouncedBy | None = None
+    """Whose announcements the combined watermark follows; ``None`` if it does not follow any."""
+
+    write_delay: int | None = None
+    """Milliseconds after its event time within which each row must be written; ``None`` if that is not required."""
+
     @property
     @abstractmethod
     def bound(self) -> int:
         """Milliseconds by which a row may be behind the highest event time of its split and still be on time."""
-
-    @property
-    def rows_ahead(self) -> int | None:
-        """How many positions of each log the driver reads ahead of a batch, at most; ``None`` if it does not."""
-        return None
-
-    @property
-    def announced_by(self) -> AnnouncedBy | None:
-        """Whose announcements the combined watermark follows; ``None`` if it does not follow any."""
-        return None
-
-    @property
-    def write_delay(self) -> int | None:
-        """Milliseconds after its event time within which each row must be written; ``None`` if that is not required."""
-        return None
 
     @property
     def behind_highest(self) -> int | None:
@@ -450,15 +444,9 @@ class RowsAlone(WatermarkStrategy):
 
     advances_early: ClassVar[bool] = False
 
-    @property
-    def bound(self) -> int:
-        """0: a strategy with ``maxOutOfOrderness`` overrides it, and ``watermark_of`` follows."""
-        return 0
-
-    @property
-    def behind_highest(self) -> int | None:
-        """``None``."""
-        return None
+    bound: int = 0
+    """A strategy with ``maxOutOfOrderness`` overrides it, and ``watermark_of`` follows."""
+    behind_highest: int | None = None
 
     def at_end(self, reached: Millis) -> Millis | None:
         """Return ``None``."""

@@ -9,7 +9,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TextIO
 
 import numpy as np
@@ -155,20 +155,13 @@ def _check(writer_column: str | None, copies_by: str) -> None:
 # What was promised.
 
 
-@dataclass(slots=True)
-class _Run:
-    """The announcements of one query under one name."""
-
-    query: str
-    announcements: list[Announcement] = field(default_factory=list)
-
-
 class Promises:
     """What the writers of a topic promised, by writer and partition."""
 
     def __init__(self, records: Sequence[LoggedStatement], topic: str, faults: list[str]) -> None:
         """Take in the announcements about the topic with this id, and list those that contradict earlier ones."""
-        self._runs: defaultdict[str, list[_Run]] = defaultdict(list)
+        self._runs: defaultdict[str, list[list[Announcement]]] = defaultdict(list)
+        """By writer, what each query under its name announced; without those that announced nothing."""
         self._removed_at: dict[str, int] = {}
         """By writer, how many runs there were when it was removed last: readers forget these then."""
         for record in records:
@@ -183,18 +176,17 @@ class Promises:
     def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
         runs = self._runs[of.writer]
         known = runs[self._removed_at.get(of.writer, 0) :]
-        if not known or known[-1].query != of.query:
-            if any(run.query == of.query for run in known):
-                faults.append(
-                    f"record {offset}: the earlier run {of.query} of {of.writer} announced again after "
-                    f"{known[-1].query} began: readers ignore it"
-                )
-                return
-            runs.append(_Run(of.query))
-        last = runs[-1].announcements[-1] if runs[-1].announcements else None
-        if last is not None and (reason := _contradiction(last, of)):
-            faults.append(f"record {offset}, of {of.writer}: {reason}")
-        runs[-1].announcements.append(of)
+        if known and (last := known[-1][-1]).query == of.query:
+            if reason := _contradiction(last, of):
+                faults.append(f"record {offset}, of {of.writer}: {reason}")
+            known[-1].append(of)
+        elif any(run[0].query == of.query for run in known):
+            faults.append(
+                f"record {offset}: the earlier run {of.query} of {of.writer} announced again after "
+                f"{known[-1][0].query} began: readers ignore it"
+            )
+        else:
+            runs.append([of])
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -213,10 +205,10 @@ class Promises:
         watermarks: list[int] = [MIN]
         for run in self._runs[writer]:
             # Another query under the name begins again: its rows may be of any time.
-            begin = run.announcements[0].ends.get(part, 0)
+            begin = run[0].ends.get(part, 0)
             ends.append(max([begin, *ends[-1:]]))
             watermarks.append(MIN)
-            for each in run.announcements:
+            for each in run:
                 ends.append(max(each.ends.get(part, 0), ends[-1]))
                 watermarks.append(max(MIN if each.watermark is None else each.watermark, watermarks[-1]))
         return np.array(ends, dtype=np.int64), np.array(watermarks, dtype=np.int64)
@@ -227,8 +219,8 @@ class Promises:
         return tuple(
             AuditedWriter(
                 name=name,
-                queries=len({run.query for run in self._runs[name]}),
-                announcements=sum(len(run.announcements) for run in self._runs[name]),
+                queries=len({run[0].query for run in self._runs[name]}),
+                announcements=sum(map(len, self._runs[name])),
                 last=None if isinstance(record.statement, Removal) else record.statement,
                 last_at=record.written_at,
             )
@@ -256,7 +248,7 @@ def _ranges(options: KafkaOptions) -> Sequence[SplitRange]:
 
 def _rows(options: KafkaOptions, writer_column: str | None, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
     columns = ("key", "value", "offset", *(["headers"] if writer_column not in (None, _KEY) else []))
-    yield from range_reader(options, columns).read([r for r in ranges if r.end > r.start])
+    return range_reader(options, columns).read([r for r in ranges if r.end > r.start])
 
 
 def _behind(batch: ReadBatch, promises: Promises, writer_column: str | None) -> pa.Table | None:

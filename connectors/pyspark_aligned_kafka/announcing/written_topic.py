@@ -18,9 +18,12 @@ class WrittenTopic(RestingTarget):
     """Spark compares microseconds: a row after its watermark may be less than a millisecond after it, as
     ``window_time`` is, and a record's event time is cut to milliseconds."""
 
+    last: Announcement | None = None
+    """The last announcement, which was acknowledged."""
+
     def __init__(self, of: AnnouncementTopic, last: Announcement | None = None) -> None:
         self._of = of
-        self._last = last
+        self.last = last
         self.maybe_idle: Announcement | None = None
         """An announcement of idleness that is in the log, or may be since none was acknowledged: to be taken back."""
 
@@ -29,19 +32,14 @@ class WrittenTopic(RestingTarget):
         """The topic."""
         return self._of.topic
 
-    @property
-    def last(self) -> Announcement | None:
-        """The last announcement, which was acknowledged."""
-        return self._last
-
     def prepare(self, writer: str, query: str) -> None:
         """Create the topic of announcements if need be, and have readers wait for a new writer."""
         self._of.prepare()
         last = self._of.last_of(writer)
         if last is not None and last.query == query:
-            self._last = last
+            self.last = last
             self.maybe_idle = last if last.idle else None
-        if self._last is None:
+        if self.last is None:
             self.announce(writer, query, 0, None)
         self.end_rest()
 
@@ -66,13 +64,13 @@ class WrittenTopic(RestingTarget):
 
     def can_rest(self, batch: int) -> bool:
         """Return whether readers wait for the query after a batch, and could learn that they need not."""
-        last = self._last
+        last = self.last
         return last is not None and last.batch == batch and not last.idle and last.watermark != MAX
 
     def begin_rest(self, has_begun_another: Callable[[], bool]) -> None:
         """Announce that readers need not wait, with a cut behind all that the query has written."""
-        assert self._last is not None
-        made = replace(self._last, idle=True, **self._of.cut()._asdict())
+        assert self.last is not None
+        made = replace(self.last, idle=True, **self._of.cut()._asdict())
         if not has_begun_another():
             self.maybe_idle = made
             self._send(made)
@@ -85,6 +83,6 @@ class WrittenTopic(RestingTarget):
 
     def _send(self, made: Announcement) -> None:
         self._of.send(made)
-        self._last = made
+        self.last = made
         if not made.idle:
             self.maybe_idle = None

@@ -8,6 +8,7 @@ import ssl
 import urllib.parse
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -172,32 +173,26 @@ def check_login(values: Mapping[str, Any], given: Set[str]) -> None:
     protocol, mechanism, module = (values[n] for n in ("security.protocol", "sasl.mechanism", "sasl.jaas.config"))
     if not is_protocol(protocol, SASL, "sasl.", given):
         return
+    refusal = partial(OptionError, "kafka.sasl.mechanism", mechanism)
     if mechanism is None and module is not None:
-        raise OptionError(
-            "kafka.sasl.mechanism",
-            None,
-            f"is needed with kafka.sasl.jaas.config; its module is for {' or '.join(module.mechanisms)}",
-            example=module.mechanisms[-1],
-        )
+        why = f"is needed with kafka.sasl.jaas.config; its module is for {' or '.join(module.mechanisms)}"
+        raise refusal(why, example=module.mechanisms[-1])
     if module is None and (mechanism is None or mechanism.startswith(("PLAIN", "SCRAM"))):
-        raise OptionError(
-            "kafka.sasl.jaas.config", None, f"is needed with kafka.security.protocol {protocol}", example=JAAS
-        )
+        why = f"is needed with kafka.security.protocol {protocol}"
+        raise OptionError("kafka.sasl.jaas.config", None, why, example=JAAS)
     if module is not None and mechanism not in module.mechanisms:
-        raise OptionError(
-            "kafka.sasl.mechanism",
-            mechanism,
-            f"must be {' or '.join(module.mechanisms)}, which the module in kafka.sasl.jaas.config is for",
-            example=module.mechanisms[-1],
-        )
+        why = f"must be {' or '.join(module.mechanisms)}, which the module in kafka.sasl.jaas.config is for"
+        raise refusal(why, example=module.mechanisms[-1])
     for wanted, login in MECHANISMS.items():
         for name in login.settings:
             if name in given and mechanism != wanted:
-                raise OptionError(
-                    "kafka.sasl.mechanism", mechanism, f"must be {wanted} because kafka.{name} is set", example=wanted
-                )
-    if (package := MECHANISMS[mechanism].package) is not None:
-        _check_package(mechanism, *package)
+                raise refusal(f"must be {wanted} because kafka.{name} is set", example=wanted)
+    package = MECHANISMS[mechanism].package
+    if package is not None and find_spec(package[0]) is None:
+        raise refusal(
+            f"needs the package {package[0]}, which is not installed where the driver runs (the executors need it "
+            f"too); install it with: {to_install(package[1])}"
+        )
     if mechanism == "AWS_MSK_IAM" and protocol != "SASL_SSL":
         raise OptionError("kafka.security.protocol", protocol, "must be SASL_SSL for AWS_MSK_IAM", example="SASL_SSL")
     if mechanism == "OAUTHBEARER":
@@ -217,15 +212,6 @@ def login_configs(values: Mapping[str, Any]) -> dict[str, Any]:
     if mechanism == "AWS_MSK_IAM":
         return {}
     return {"sasl_plain_username": options["username"], "sasl_plain_password": options["password"]}
-
-
-def _check_package(mechanism: str, package: str, extra: str) -> None:
-    if find_spec(package) is None:
-        raise OptionError(
-            "kafka.sasl.mechanism", mechanism,
-            f"needs the package {package}, which is not installed where the driver runs (the executors need it too); "
-            f"install it with: {to_install(extra)}",
-        )  # fmt: skip
 
 
 def _check_tokens(values: Mapping[str, Any]) -> None:

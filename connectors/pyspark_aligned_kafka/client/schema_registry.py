@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import base64
 import http.client
-import socket
 import ssl
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -207,17 +207,16 @@ class SchemaRegistry:
             time.sleep(_PAUSE_S)
 
     def _response(self, path: str, end: float) -> tuple[int, bytes]:
-        kind = http.client.HTTPSConnection if self.tls else http.client.HTTPConnection
-        client = kind(self.host, self.port)
-        with self._connected(client.port, end) as connection:
-            client.sock = DeadlineConnection(connection, end)
+        with closing(self._client(max(0.01, end - time.monotonic()))) as client:
+            client.connect()
+            client.sock = DeadlineConnection(client.sock, end)
             headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
             if self.authorization is not None:
                 headers["Authorization"] = self.authorization
             # Redirections are not followed: they would send the login to another server.
             client.request("GET", self.path + path, headers=headers)
-            response = client.getresponse()
-            body = body_of(response, _LARGEST)
+            with client.getresponse() as response:
+                body = body_of(response, _LARGEST)
             if len(body) > _LARGEST:
                 raise UnreachableError(
                     f"the schema registry {self} answers {shortened(path)} with more than {_LARGEST} bytes; is "
@@ -225,15 +224,13 @@ class SchemaRegistry:
                 )
             return response.status, body
 
-    def _connected(self, port: int, end: float) -> socket.socket:
-        connection = socket.create_connection((self.host, port), timeout=max(0.01, end - time.monotonic()))
+    def _client(self, limit_s: float) -> http.client.HTTPConnection:
+        # Without a port the HTTP client would take the end of an IPv6 address for one.
+        usual = http.client.HTTPS_PORT if self.tls else http.client.HTTP_PORT
+        port = usual if self.port is None else self.port
         if not self.tls:
-            return connection
-        try:
-            return ssl.create_default_context().wrap_socket(connection, server_hostname=self.host)
-        except BaseException:
-            connection.close()
-            raise
+            return http.client.HTTPConnection(self.host, port, timeout=limit_s)
+        return http.client.HTTPSConnection(self.host, port, timeout=limit_s, context=ssl.create_default_context())
 
     def _is_unknown(self, body: bytes) -> bool:
         """Return whether a registry reports an unknown schema, and not a web server an unknown page."""

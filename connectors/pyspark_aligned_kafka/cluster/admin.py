@@ -25,7 +25,7 @@ from pyspark_aligned_kafka.cluster.metadata import (
     topic_settings_request,
     unreadable,
 )
-from pyspark_aligned_kafka.cluster.offset_lookup import Attempt, EpochEndLookup, OffsetLookupInTime, OffsetsInTime
+from pyspark_aligned_kafka.cluster.offset_lookup import EpochEndLookup, OffsetLookupInTime, OffsetsInTime
 from pyspark_aligned_kafka.cluster.record_batch_headers import BatchHeader, headers_request, read_headers
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from watermark_source.errors import SourceError
@@ -129,11 +129,8 @@ class KafkaAdmin:
     def list_offsets_at_a_glance(self, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
         """Look up offsets as ``list_offsets`` does, of brokers that answer within half a second."""
 
-        async def work(_: Deadline) -> Attempt:
-            asked = self._offsets.divided(wanted)
-            return await self._offsets.try_once(asked, Deadline.after(_GLANCE_MS), {})
-
-        return self._cluster.run(work).offsets
+        asked = self._offsets.divided(wanted)
+        return self._cluster.run(lambda deadline: self._offsets.try_once(asked, deadline, {}), _GLANCE_MS).offsets
 
     def newest(self, splits: Set[Split]) -> Mapping[Split, IndexEntry]:
         """Return each split's newest record, or the last in its batch, of brokers that answer soon."""
@@ -148,8 +145,7 @@ class KafkaAdmin:
             if (leader := self._leaders.of(split)) is not None:
                 by_node[leader.node][split] = offset, leader
 
-        async def work(_: Deadline) -> Mapping[Split, BatchHeader]:
-            deadline = Deadline.after(_GLANCE_MS)
+        async def work(deadline: Deadline) -> Mapping[Split, BatchHeader]:
             found: dict[Split, BatchHeader] = {}
             requests = [(n, headers_request(p, read_committed=self._read_committed)) for n, p in by_node.items()]
             ask = self._cluster.request
@@ -158,7 +154,7 @@ class KafkaAdmin:
                     found.update(read_headers(await answer))
             return {split: header for split, header in found.items() if split in offsets}
 
-        return self._cluster.run(work) if by_node else {}
+        return self._cluster.run(work, _GLANCE_MS) if by_node else {}
 
     def topic_settings(self, topics: Collection[str], names: Collection[str]) -> Mapping[str, Mapping[str, str]]:
         """Return settings of topics by their names, of those whose settings may be read.

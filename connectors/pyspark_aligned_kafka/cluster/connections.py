@@ -249,8 +249,8 @@ class Cluster:
         self.answered_by: int | str = ""
         """The broker of the last answer to ``request_any``."""
 
-    def run(self, work: Callable[[Deadline], Awaitable[_Result]]) -> _Result:
-        """Run ``work`` with the time limit ``default.api.timeout.ms``.
+    def run(self, work: Callable[[Deadline], Awaitable[_Result]], limit_ms: int | None = None) -> _Result:
+        """Run ``work`` with a time limit; by default it is ``default.api.timeout.ms``.
 
         Raises:
             SourceError: whatever ``work`` did not handle, as an error of this project's tree.
@@ -258,15 +258,15 @@ class Cluster:
         self._open()
         net = self._net
         assert net is not None
-        outcome: list[_Result] = []
 
-        async def run_work() -> None:
+        async def run_work() -> _Result:
             # What became due while the loop stood still comes first: a login that is over is renewed before it is used.
             await net.sleep(0)
-            outcome.append(await work(Deadline.after(self._limit_ms, API_TIMEOUT)))
+            deadline = Deadline.after(self._limit_ms, API_TIMEOUT) if limit_ms is None else Deadline.after(limit_ms)
+            return await work(deadline)
 
         try:
-            net.run(run_work)
+            result: _Result = net.run(run_work)
         except WatermarkSourceError:
             raise
         except KafkaError as error:
@@ -274,7 +274,7 @@ class Cluster:
         except Exception as error:
             # kafka-python raises anything when an answer is damaged, or names a host that no resolver can be asked for.
             raise not_understood(error, self._settings) from error
-        return outcome[0]
+        return result
 
     def close(self) -> None:
         """Close all connections; the next ``run`` opens new ones."""

@@ -77,13 +77,12 @@ class ConsumerGroup:
                 a ``KafkaError``. Some of the positions may have been committed.
         """
 
-        async def work(_: Deadline) -> None:
-            deadline = Deadline.after(int(limit_ms))
+        async def work(deadline: Deadline) -> None:
             for part in self._parts(positions):
                 await self._ask_coordinator(partial(self._request, part), self._check, deadline)
 
         if positions:
-            self._cluster.run(work)
+            self._cluster.run(work, int(limit_ms))
 
     def check_right(self) -> None:
         """Check that the user may commit, to a group that need not exist yet; tries again as ``commit``.
@@ -113,22 +112,17 @@ class ConsumerGroup:
     ) -> None:
         """Ask until ``check`` raises nothing that another try may cure."""
         backoff = self._cluster.backoff(deadline)
-        while (trouble := await self._try_once(request, check, deadline)) is not None:
-            self._coordinator = None
-            if not await backoff.wait():
-                raise trouble
-
-    async def _try_once(
-        self, request: Callable[[], Any], check: Callable[[Any], None], deadline: Deadline
-    ) -> KafkaError | None:
-        """Try once; return what another try may cure."""
-        try:
-            if self._coordinator is None:
-                self._coordinator = await self._find_coordinator(deadline)
-            check(await self._cluster.request(self._coordinator, request(), deadline))
-        except (RetriableError, UnknownBrokerIdError) as error:
-            return error
-        return None
+        while True:
+            try:
+                if self._coordinator is None:
+                    self._coordinator = await self._find_coordinator(deadline)
+                check(await self._cluster.request(self._coordinator, request(), deadline))
+            except (RetriableError, UnknownBrokerIdError):
+                self._coordinator = None
+                if not await backoff.wait():
+                    raise
+            else:
+                return
 
     async def _find_coordinator(self, deadline: Deadline) -> int:
         # The coordinator is one of the brokers this answer names.
@@ -276,12 +270,10 @@ class GroupCommits:
     def _commit(self, positions: Mapping[Split, int], limit_ms: float) -> bool:
         try:
             self._group.commit(positions, limit_ms)
-        except SourceError as error:
-            self._warn(error)
-            return False
         except Exception as error:  # noqa: BLE001 - the client library's: the query must not hear of it, nor commits end
             self._warn(error)
-            self._group.close()
+            if not isinstance(error, SourceError):
+                self._group.close()
             return False
         if self._warned:
             _log.info("Positions are committed to consumer group %s again", self._group.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import IO, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class OffsetsAsked:
 
 
 class OffsetsRequest:
-    """One request with a question.
+    """One request with a question. It is its own header, and reads its response.
 
     What is not a word of ours is what kafka-python's connections ask of a message.
     """
@@ -112,7 +113,6 @@ class OffsetsRequest:
         self.asked = asked
         self._min_version = _KNOWS_NEWEST if NEWEST in asked.wanted.values() else self.min_version
         self.API_VERSION: int | None = None
-        self.header: _RequestHeader | None = None
 
     def __repr__(self) -> str:
         return f"{self.name}({len(self.asked.wanted)} partitions)"
@@ -124,44 +124,29 @@ class OffsetsRequest:
     def with_header(self, correlation_id: int, client_id: str) -> None:
         """Take what the connection adds, once ``API_VERSION`` is known."""
         assert self.API_VERSION is not None
-        self.header = _RequestHeader(correlation_id, client_id, self.API_VERSION, self.asked)
+        self.header, self.correlation_id, self._client_id = self, correlation_id, client_id
+        self._is_flexible = self.API_VERSION >= _FLEXIBLE
 
     def encode(self, *, framed: bool, header: bool) -> bytes:
         """Return the request with its length and header."""
         assert framed
         assert header
-        assert self.header is not None
-        request = self.header.encoded() + self.asked.encoded(flexible=self.header.is_flexible)
+        start = _HEADER.pack(self.API_KEY, self.API_VERSION, self.correlation_id)
+        start += text(self._client_id, flexible=False) + no_tags(flexible=self._is_flexible)
+        request = start + self.asked.encoded(flexible=self._is_flexible)
         return INT.pack(len(request)) + request
 
-
-class _RequestHeader(NamedTuple):
-    correlation_id: int
-    client_id: str
-    version: int
-    asked: OffsetsAsked
-
-    @property
-    def is_flexible(self) -> bool:
-        return self.version >= _FLEXIBLE
-
-    def encoded(self) -> bytes:
-        start = _HEADER.pack(OffsetsRequest.API_KEY, self.version, self.correlation_id)
-        return start + text(self.client_id, flexible=False) + no_tags(flexible=self.is_flexible)
-
-    def get_response_class(self) -> _RequestHeader:
+    def get_response_class(self) -> OffsetsRequest:
         """Return what reads the response."""
         return self
 
-    def parse_header(self, data: IO[bytes]) -> _ResponseHeader:
-        return _ResponseHeader(*INT.unpack(data.read(INT.size)))
+    def parse_header(self, data: IO[bytes]) -> SimpleNamespace:
+        """Return the header of the response."""
+        return SimpleNamespace(correlation_id=INT.unpack(data.read(INT.size))[0])
 
     def decode(self, data: IO[bytes]) -> OffsetsResponse:
-        return self.asked.decode(data.read(), flexible=self.is_flexible)
-
-
-class _ResponseHeader(NamedTuple):
-    correlation_id: int
+        """Return the response, from behind its header."""
+        return self.asked.decode(data.read(), flexible=self._is_flexible)
 
 
 def _encode(

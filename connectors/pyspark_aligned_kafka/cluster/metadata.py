@@ -261,7 +261,11 @@ class TopicLookup:
                 break
             if not await backoff.wait():
                 if were_there:
-                    raise _not_looked_for_long_enough(missing)
+                    raise ResponseTimeoutError(
+                        f"the Kafka brokers say that {listed(map(str, missing))} does not exist, which was there "
+                        "before, and answered too late to be asked again; check them and the network, or allow more "
+                        "time, for example kafka.default.api.timeout.ms = 120000"
+                    )
                 break
         if names is None and missing:
             # A list of all lacks what the user may not describe any more, which is refused by name.
@@ -331,14 +335,6 @@ class TopicLookup:
 
 def _brokers_in(answer: Any) -> set[int | str]:
     return {broker.node_id for broker in answer.brokers}
-
-
-def _not_looked_for_long_enough(missing: Set[str | Split]) -> ResponseTimeoutError:
-    return ResponseTimeoutError(
-        f"the Kafka brokers say that {listed(map(str, missing))} does not exist, which was there before, and "
-        "answered too late to be asked again; check them and the network, or allow more time, for example "
-        "kafka.default.api.timeout.ms = 120000"
-    )
 
 
 def _exists(split: Split, topics: Mapping[str, Topic]) -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, LATEST
 from pyspark_aligned_kafka.cluster.metadata import Topic
+from pyspark_aligned_kafka.options.subscription import announcements_of
 from watermark_source.arrow_columns import integers
 from watermark_source.contract.announcements import AnnouncementLog, AnnouncementsRead
 from watermark_source.contract.read_batch import ReadBatch
@@ -58,16 +59,16 @@ class _MissingError(SourceError):
 
 
 class KafkaAnnouncements(AnnouncementLog):
-    """Implements ``AnnouncementLog``. The topic with the announcements has one partition.
+    """Implements ``AnnouncementLog`` for a topic of data. The topic with the announcements has one partition.
 
     ``admin`` is used on the thread of the announcements alone.
     """
 
-    def __init__(self, admin: KafkaAdmin, read_range: ReadRange, *, topic: str, announced_in: str) -> None:
+    def __init__(self, admin: KafkaAdmin, read_range: ReadRange, topic: str) -> None:
         self._admin = admin
         self._read_range = read_range
         self._topic = topic
-        self._split = Split(announced_in, 0)
+        self._split = Split(announcements_of(topic), 0)
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False

@@ -127,15 +127,14 @@ class BrokerConnection:
                 raise ConnectionLostError(f"a response of {length} bytes")
             self._memory.grow(_LENGTH.size + length, size)
             size = self._fill(size, _LENGTH.size + length, end)
+            if size != _LENGTH.size + length:
+                raise ConnectionLostError(f"{size - _LENGTH.size - length} bytes more than the response")
         except OSError as problem:
             self.close()
             raise ConnectionLostError(str(problem) or type(problem).__name__) from problem
         except ConnectionLostError:
             self.close()
             raise
-        if size != _LENGTH.size + length:
-            self.close()
-            raise ConnectionLostError(f"{size - _LENGTH.size - length} bytes more than the response")
         self.awaiting = False
         self.used_at = time.monotonic()
         return self._memory.data[_LENGTH.size : size], length

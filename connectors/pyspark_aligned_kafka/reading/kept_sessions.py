@@ -44,13 +44,12 @@ class Brokers(Cluster):
             RefusedError, UnreachableError, ResponseTimeoutError
         """
 
-        async def work(_: Deadline) -> Metadata:
-            deadline = Deadline.after(limit_ms)
+        async def work(deadline: Deadline) -> Metadata:
             answer = await self.request_any(lambda: metadata_request(topics), deadline, anyone=anyone, doubted=doubted)
             self.learn_brokers(answer)
             return read_metadata(answer)
 
-        return self.run(work)
+        return self.run(work, limit_ms)
 
     def connection_to(self, node: int, limit_ms: int, memory: ResponseMemory) -> BrokerConnection:
         """Connect to a broker with kafka-python (TLS and login included), and take its socket over, blocking.
@@ -60,9 +59,9 @@ class Brokers(Cluster):
             UnsupportedFormatError: the broker is older than Kafka 2.3.
         """
 
-        async def work(_: Deadline) -> BrokerConnection:
+        async def work(deadline: Deadline) -> BrokerConnection:
             try:
-                connection = await self._unused(node, limit_ms)
+                connection = await self._unused(node, deadline)
             except UnknownBrokerIdError as error:
                 raise UnreachableError(
                     f"broker {node} leads a partition, but the cluster's metadata has no address for it; check that it "
@@ -73,12 +72,11 @@ class Brokers(Cluster):
             good_until = _good_until(connection)
             return BrokerConnection(_take_socket(connection), memory, good_until, knows_ids=knows_ids)
 
-        return self.run(work)
+        return self.run(work, limit_ms)
 
-    async def _unused(self, node: int, limit_ms: int) -> KafkaConnection:
+    async def _unused(self, node: int, deadline: Deadline) -> KafkaConnection:
         """Return a connection without open requests: the response to another request would be treated as ours."""
-        deadline = Deadline.after(limit_ms)
-        connection = await self._connect(node, limit_ms)
+        connection = await self._connect(node, deadline.left_ms)
         while not connection.connected or _has_requests(connection):
             # One that was lost before it was used is closed.
             if connection.connected:
@@ -223,7 +221,6 @@ class _Kept:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process = os.getpid()
         self._sessions: list[tuple[bytes, Session]] = []
         # A forked child shares sockets and epoll sets with its parent, and must not even close them.
         self._inherited: list[tuple[bytes, Session]] = []
@@ -231,7 +228,6 @@ class _Kept:
     def take(self, key: bytes) -> Session | None:
         """Remove and return a session with these settings; ``None`` without one."""
         with self._lock:
-            self._check_process()
             self._expire()
             for i in range(len(self._sessions) - 1, -1, -1):
                 if self._sessions[i][0] == key:
@@ -241,7 +237,6 @@ class _Kept:
     def give(self, key: bytes, session: Session) -> None:
         """Keep a session for the next read; the oldest one is closed if there are too many."""
         with self._lock:
-            self._check_process()
             self._sessions.append((key, session))
             if len(self._sessions) > _KEPT_AT_MOST:
                 self._sessions.pop(0)[1].close()
@@ -254,7 +249,6 @@ class _Kept:
     def clear(self) -> None:
         """Close all sessions."""
         with self._lock:
-            self._check_process()
             while self._sessions:
                 self._sessions.pop()[1].close()
 
@@ -263,14 +257,14 @@ class _Kept:
             self._sessions.remove(entry)
             entry[1].close()
 
-    def _check_process(self) -> None:
-        if self._process != os.getpid():
-            self._inherited += self._sessions
-            self._sessions = []
-            self._process = os.getpid()
+    def begin_child(self) -> None:
+        """Begin without sessions in a forked child."""
+        self._inherited += self._sessions
+        self._sessions = []
 
 
 _kept = _Kept()
+os.register_at_fork(after_in_child=_kept.begin_child)
 
 
 @contextmanager

@@ -40,28 +40,23 @@ class RangeRead:
     patience: Patience
     recovery: Recovery
     _: KW_ONLY
-    client_id: str
-    partition_bytes: int
-    connect_ms: int
-    answer_ms: int
-    expected: ExpectedLogs
-    ids: Mapping[str, bytes] = field(init=False)
+    client: ClientSettings
+    ids: Mapping[str, bytes]
     """Of topics, as requests have them."""
-
-    def __post_init__(self) -> None:
-        """Encode the ids once."""
-        self.ids = {name: id_bytes(id_) for name, id_ in self.expected.ids.items()}
+    epochs: Mapping[Split, int]
+    """As ``ExpectedLogs`` has them."""
 
     def run(self, ranges: Sequence[SplitRange]) -> Iterator[ReadBatch]:
         """Yield every row of every range once; see ``KafkaRangeReader.read``."""
-        pending = unfinished(Pending(whole, whole.start, self.expected.epochs.get(whole.split)) for whole in ranges)
+        most = self.client.values["max.partition.fetch.bytes"]
+        pending = unfinished(Pending(whole, whole.start, self.epochs.get(whole.split)) for whole in ranges)
         while pending:
             nodes = {p.split: node for p in pending if (node := self.session.node_of(p.split)) is not None}
             with_leader = [p for p in pending if p.split in nodes]
             if not with_leader:
                 pending = unfinished(self.recovery.find_leaders(pending))
                 continue
-            group = next_group(with_leader, nodes, self.session.densities, self.partition_bytes)
+            group = next_group(with_leader, nodes, self.session.densities, most)
             rest = [p for p in pending if p not in group]
             left = yield from self._drain(nodes[group[0].split], group)
             pending = [*unfinished(left), *rest]
@@ -70,7 +65,8 @@ class RangeRead:
         """Fetch a group from its broker until it is done or needs recovery; return the unfinished ranges."""
         begun = time.monotonic()
         try:
-            connection = self.session.connection(node, min(self.patience.left_ms, self.connect_ms))
+            limit_ms = min(self.patience.left_ms, self.client.millis("socket.connection.setup.timeout.ms"))
+            connection = self.session.connection(node, limit_ms)
         except (UnreachableError, ResponseTimeoutError) as problem:
             self.patience.spend(begun)
             return self.recovery.look_elsewhere(node, group, problem)
@@ -104,18 +100,19 @@ class RangeRead:
         wanted = []
         for pending in group:
             leader = self.session.leader(pending.split)
-            most = fetch_bytes(pending, self.session.densities, self.partition_bytes)
+            most = fetch_bytes(pending, self.session.densities, self.client.values["max.partition.fetch.bytes"])
             wanted.append(Wanted(pending.split, None if leader is None else leader.epoch, pending.position, most))
         named = {pending.split.log for pending in group} - self.ids.keys()
         connection.ids = self.ids if connection.knows_ids and not named else None
         correlation = connection.next_correlation()
-        request = encode_request(correlation, self.client_id, wanted, self.limits, connection.ids)
-        connection.send(request, self.answer_ms / 1000)
+        request = encode_request(correlation, self.client.values["client.id"], wanted, self.limits, connection.ids)
+        connection.send(request, self.client.millis("request.timeout.ms") / 1000)
 
     def _receive(self, connection: BrokerConnection) -> tuple[Bytes, FetchResponse]:
         begun = time.monotonic()
         try:
-            data, size = connection.receive(min(self.answer_ms / 1000, self.patience.left_s), self.patience.left_s)
+            answer_s = self.client.millis("request.timeout.ms") / 1000
+            data, size = connection.receive(min(answer_s, self.patience.left_s), self.patience.left_s)
         finally:
             self.patience.spend(begun)
         committed = self.limits.read_committed
@@ -243,11 +240,9 @@ class KafkaRangeReader:
                 limits,
                 patience,
                 recovery,
-                client_id=values["client.id"],
-                partition_bytes=values["max.partition.fetch.bytes"],
-                connect_ms=self.client.millis("socket.connection.setup.timeout.ms"),
-                answer_ms=self.client.millis("request.timeout.ms"),
-                expected=self.expected,
+                client=self.client,
+                ids={name: id_bytes(id_) for name, id_ in self.expected.ids.items()},
+                epochs=self.expected.epochs,
             )
             yield from read.run(ranges)
 

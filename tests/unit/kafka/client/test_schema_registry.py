@@ -5,11 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -212,6 +213,25 @@ def test_a_mistake_is_named_without_the_login(address: str, login: dict[str, Any
 @pytest.mark.parametrize("address", ["https://[::1]:8081/base", "http://registry", "http://127.0.0.1:81"])
 def test_a_registry_is_named_by_its_address(address: str) -> None:
     assert str(SchemaRegistry.of(address, login="user:secret", timeout_ms=1)) == address
+
+
+@pytest.mark.parametrize(
+    ("address", "asked"),
+    [("http://[::1]", ("::1", 80)), ("https://[::1]/base", ("::1", 443)), ("https://registry", ("registry", 443))],
+)
+def test_a_registry_without_a_port_is_asked_at_the_usual_one(
+    address: str, asked: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def refuse(place: tuple[str, int], *_: object, **__: object) -> NoReturn:
+        seen.append(place)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(UnreachableError):
+        client(address, timeout_ms=1).schema(7)
+    assert seen == [asked]
 
 
 def test_the_client_imports_no_compiled_code() -> None:

@@ -18,7 +18,6 @@ from pyspark_aligned_kafka.reading.range_progress import Patience
 from pyspark_aligned_kafka.reading.range_reader import RangeRead
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
-from watermark_source.contract.lineage import ExpectedLogs
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split, SplitRange
 
@@ -68,7 +67,7 @@ def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
     read = RangeRead(
         session, RecordDecoder(("value",), batch_rows=10, batch_bytes=1_000, decompressed_limit=1_000),
         FetchLimits(10, 1, 1_000, read_committed=False), patience, Recovery(session, patience, fail_on_data_loss=True),
-        client_id="me", partition_bytes=1_000, connect_ms=1_000, answer_ms=1_000, expected=ExpectedLogs(),
+        client=SETTINGS, ids={}, epochs={},
     )  # fmt: skip
     brokers.sendall(struct.pack(">i", len(answer)) + answer)
     with pytest.raises(kind, match=message) as caught:
