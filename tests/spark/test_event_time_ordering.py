@@ -111,8 +111,14 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
         "order_by_event_time emits rows once the watermark has passed 'event_time', so that all of them would be late",
     ),
     "no buckets": (lambda df: order_by_event_time(df, "value", buckets=0), "buckets = 0; .* integer from 1 to 65536"),
-    "a text of buckets": (lambda df: order_by_event_time(df, "value", buckets="64"), "buckets = '64'; .* integer"),
-    "a column": (lambda df: order_by_event_time(df, df["value"]), 'must be names of columns, as in key="user"'),
+    "a text of buckets": (
+        lambda df: order_by_event_time(df, "value", buckets="64"),  # type: ignore[arg-type]
+        "buckets = '64'; .* integer",
+    ),
+    "a column": (
+        lambda df: order_by_event_time(df, df["value"]),  # type: ignore[arg-type]
+        'must be names of columns, as in key="user"',
+    ),
 }
 
 

@@ -102,22 +102,23 @@ def _context(tls: Tls, files: tuple[tuple[int, int] | None, ...]) -> ssl.SSLCont
         elif tls.mode.verifies:
             context.load_default_certs()
     except (OSError, ValueError) as error:
-        raise _unreadable("sslCa", tls.ca, error) from error
+        raise _unreadable("sslCa", tls.ca, error, "/etc/mysql/ca.pem") from error
     if tls.certificate is not None:
         try:
             # An empty password keeps OpenSSL from asking for one on the terminal.
             context.load_cert_chain(tls.certificate, tls.key, tls.key_password or "")
         except (OSError, ValueError) as error:
-            raise _unreadable("sslCert", tls.certificate, error) from error
+            seen = tls.certificate if tls.key is None else f"{tls.certificate}, with sslKey {tls.key}"
+            raise _unreadable("sslCert", seen, error, "/etc/mysql/client-cert.pem") from error
     return context
 
 
-def _unreadable(option: str, path: str | None, error: Exception) -> OptionError:
+def _unreadable(option: str, path: str | None, error: Exception, example: str) -> OptionError:
     return OptionError(
         option,
         path,
         f"cannot be read ({error}); PEM files are needed, at the same path on the driver and every executor",
-        example="/etc/mysql/ca.pem",
+        example=example,
     )
 
 

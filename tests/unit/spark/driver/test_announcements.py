@@ -24,10 +24,9 @@ from watermark_source.planning.announced import (
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
-from watermark_source.planning.lineage import Epoch
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
-from watermark_source.planning.state import SourceState, SplitState
+from watermark_source.planning.state import Epoch, SourceState, SplitState
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.driver import announcements
 from watermark_source.spark.driver.announcements import Announcements
