@@ -67,6 +67,22 @@ def test_a_node_of_a_cluster_that_does_not_log_what_others_write_is_refused() ->
     assert "the server is a node of a Galera cluster (wsrep_on)" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("version", "settings", "verdict"),
+    [
+        (MARIADB, {"server_id": "1"}, CheckVerdict.WARNING), (MARIADB, {"server_id": "7"}, CheckVerdict.OK),
+        (MARIADB, {"server_id": "7", "wsrep_on": "ON"}, CheckVerdict.WARNING),
+        (MYSQL, {"server_id": "1"}, CheckVerdict.OK),
+    ],
+)  # fmt: skip
+def test_an_id_that_another_server_of_mariadb_may_have_is_a_warning(
+    version: str, settings: Mapping[str, str], verdict: CheckVerdict
+) -> None:
+    finding = found("server_id", settings, version)
+    assert finding.verdict is verdict
+    assert ("a query knows a MariaDB server by this number" in finding.text) == (verdict is CheckVerdict.WARNING)
+
+
 def test_a_binlog_without_files_is_refused() -> None:
     refused = found("binlog_storage_engine", {"binlog_storage_engine": "innodb"}, MARIADB)
     assert refused.verdict is CheckVerdict.FAILED
