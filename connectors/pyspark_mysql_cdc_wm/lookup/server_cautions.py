@@ -186,13 +186,20 @@ def _cascading_keys(server: CheckedServer) -> list[str]:
 
 
 def _one_name(server: CheckedServer) -> str | Caution:
-    """Check binlog_do_db: a server shows one name that has commas like several names."""
-    shown = server.log_status[2]
-    if len(names_of(shown)) < 2:
-        return str(shown) if shown else "not set"
+    """Check binlog_do_db, of which a server shows one name that has commas like several names, and binlog_ignore_db."""
+    shown = dict(zip(("binlog_do_db", "binlog_ignore_db"), server.log_status[2:4], strict=False))
+    if not any(shown.values()):
+        return "not set"
+    one_name = (
+        ". If it is one line of the server's configuration, the server reads it as the name of one database, and logs "
+        "no change of any of these: give binlog_do_db once for each database"
+    )
     return Caution(
-        f"{shown}: if this is one line of the server's configuration, the server reads it as the name of one "
-        "database, and logs no change of any of these. Give binlog_do_db once for each database"
+        f"{', '.join(f'{name} is {value}' for name, value in shown.items() if value)}: the server logs statements that "
+        "define or empty tables by the session's database, not the table's. After USE of a database that is left out, "
+        "TRUNCATE, ALTER or DROP of a table that is read may not be logged, and the stream then misses it without an "
+        "error. Leave the setting out of the server's configuration and restart it, or USE the table's database first"
+        + one_name * (len(names_of(shown["binlog_do_db"])) > 1)
     )
 
 
