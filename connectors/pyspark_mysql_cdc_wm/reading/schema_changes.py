@@ -30,7 +30,7 @@ from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_tables import DeliveredTables
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
-from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
+from pyspark_mysql_cdc_wm.records.table_definition import ALL_METADATA, TableMap, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
@@ -374,8 +374,8 @@ class PresentNames:
                     raise UnsupportedFormatError(
                         f"table {table} was altered after rows that are read, before the server described it: "
                         f"{change.where}. binlog_row_metadata was MINIMAL then, so the binlog does not have the names "
-                        "of these rows' columns, and the present ones may be those of others. On the server: SET "
-                        "GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+                        "of these rows' columns, and the present ones may be those of others. On the server: "
+                        f"{ALL_METADATA}; and begin a new query"
                     )
 
 

@@ -109,7 +109,7 @@ def test_invisible_columns_are_decoded() -> None:
 
 
 def test_least_metadata_is_refused() -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"table shop\.orders: .* binlog_row_metadata = FULL"):
+    with pytest.raises(UnsupportedFormatError, match=r"shop\.orders: .* SET PERSIST binlog_row_metadata = 'FULL'"):
         decoded("minimal")
 
 
