@@ -160,12 +160,14 @@ class Known:
         of_table, stream = _without_case(filter(self.choice.has, columns)), _without_case(self.layout.names)
         if more := [of_table[column] for column in of_table.keys() - stream]:
             altered = f"{name} was altered{by}: {where} it "
-            if not self.ignores_new_columns and (new := has_now() & {*more}):
+            now = {} if self.ignores_new_columns else _without_case(filter(self.choice.has, has_now()))
+            # One of these columns may have another name by now.
+            if new := sorted(now[column] for column in now.keys() - stream):
                 raise SchemaError(
-                    f"{altered}has columns that the stream lacks: {', '.join(sorted(new))}. Load the stream again and "
-                    "start the query with its checkpoint: it resumes here, with the columns that the table has now. "
-                    "Or add columns to ignoredChanges, to continue without them, or rowFormat to json in a new "
-                    "query, which accepts any"
+                    f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Load the stream again and "
+                    "start the query with its checkpoint: it resumes here, with the columns that the table has now, "
+                    f"also {', '.join(new)}. Or add columns to ignoredChanges, to continue without them, or rowFormat "
+                    "to json in a new query, which accepts any"
                 )
             _warn_once(
                 f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Their values are not delivered"

@@ -32,6 +32,19 @@ def compare(
     known.compare_altered(T, change, ignores_unlogged=ignores_unlogged)
 
 
+@pytest.mark.parametrize("now", ["newcol", "renamed"])
+def test_a_new_column_ends_the_query_also_if_the_server_spells_or_names_it_anew(now: str) -> None:
+    known, held = Known(frozenset({T}), ALL_COLUMNS, OF_COLUMNS, False), frozenset({"id", "a", "b"})
+    with pytest.raises(SchemaError, match=rf"lacks: NewCol\. Load the stream again .* also {now}\. Or add"):
+        known.compare(T, [*held, "NewCol"], lambda: held | {now}, "where the binlog is read")
+
+
+def test_a_column_that_is_gone_or_not_wanted_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    known = Known(frozenset({T}), ColumnChoice(without=("Secret",)), OF_COLUMNS, False)
+    known.compare(T, ["id", "a", "b", "gone", "secret"], lambda: frozenset({"ID", "a", "b", "secret"}), "here")
+    assert "here it has columns that the stream lacks: gone. Their values are not delivered" in caplog.text
+
+
 SWAPS = [
     "RENAME COLUMN a TO b, RENAME COLUMN b TO a",
     "DROP COLUMN b, RENAME COLUMN a TO b",
