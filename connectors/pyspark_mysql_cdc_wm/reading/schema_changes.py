@@ -103,16 +103,22 @@ class Known:
         }
         added = {name.lower() for name in columns.added}
         removed = {name.lower() for name in columns.dropped} | renamed.keys()
-        new = {after for after in added.union(renamed.values()) if by_name or after in stream}
+        new = {
+            after for after in added.union(renamed.values()) if (self.choice.has(after) if by_name else after in stream)
+        }
         reused = new & removed
         if not by_name:
             reused |= {after for before, after in renamed.items() if before in stream and after in new}
         if not reused:
-            if not by_name and new:
+            if new:
+                kind, rows = (
+                    ("columns", "do not have these in _row")
+                    if by_name
+                    else ("columns with names of the stream's", "keep their values under these names")
+                )
                 _warn_once(
-                    f"{change.where}: it gave {name} columns with names of the stream's, and logged no row: "
-                    f"{', '.join(sorted(new))}. Rows that were delivered before it keep their values under these "
-                    "names, and the server may have a default there"
+                    f"{change.where}: it gave {name} {kind}, and logged no row: {', '.join(sorted(new))}. Rows that "
+                    f"were delivered before it {rows}, and the server may have a default there"
                 )
             return
         what = (

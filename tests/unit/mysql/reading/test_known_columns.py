@@ -78,6 +78,14 @@ def test_a_column_that_comes_to_a_name_of_the_stream_is_warned_of(text: str, cap
     assert f"position 9: {text}: it gave shop.t columns with names of the stream's" in warning
 
 
+@pytest.mark.parametrize("text", ["RENAME COLUMN a TO c", "ADD COLUMN c INT DEFAULT 7"])
+def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    compare(text, Layout.of_json(ALL_COLUMNS))
+    assert f"position 9: {text}: it gave shop.t columns, and logged no row: c. Rows" in caplog.messages[-1]
+    compare(f"{text}, FORCE", Layout.of_json(ALL_COLUMNS), ColumnChoice(without=("c",)))
+    assert len(caplog.messages) == 1
+
+
 @pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "RENAME COLUMN c TO d", "ADD INDEX (b)"])
 def test_of_other_changes_rows_show_what_they_did(text: str, caplog: pytest.LogCaptureFixture) -> None:
     compare(text)
