@@ -135,6 +135,12 @@ class Known:
 
     def _compare_values(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
         """Refuse or warn of changes to the values of existing rows; raises as ``compare_altered``."""
+        if change.columns.rekeys:
+            _warn_once(
+                f"{change.where}: it changed the primary key of {name}, and logged no row: changes from here on are "
+                "told by the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
+                "new key, and read the table again by the option rereadTables or begin a new query"
+            )
         if generated := sorted(filter(self.choice.reads, change.columns.generated)):
             what = (
                 f"{change.where}: it gave {name} an expression for {', '.join(generated)}, which changes the values of "

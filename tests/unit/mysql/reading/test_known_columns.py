@@ -10,6 +10,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.reading import schema_changes
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
@@ -84,6 +85,16 @@ def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pyt
     assert f"position 9: {text}: it gave shop.t columns, and logged no row: c. Rows" in caplog.messages[-1]
     compare(f"{text}, FORCE", Layout.of_json(ALL_COLUMNS), ColumnChoice(without=("c",)))
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("layout", [OF_COLUMNS, Layout.of_json(ALL_COLUMNS)])
+@pytest.mark.parametrize("text", ["DROP PRIMARY KEY, ADD PRIMARY KEY (a)", "ADD CONSTRAINT k PRIMARY KEY (id, a)"])
+def test_another_primary_key_is_warned_of_once(text: str, layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
+    schema_changes._warn_once.cache_clear()
+    for _ in range(2):
+        compare(text, layout)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"binlog f position 9: {text}: it changed the primary key of shop.t, and logged no row")
 
 
 @pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "RENAME COLUMN c TO d", "ADD INDEX (b)"])
