@@ -165,8 +165,16 @@ class Known:
         not be added to the stream, so it is only logged, once in a process.
 
         Raises:
-            SchemaError: the table has new columns that the stream lacks, and ignoredChanges has no columns.
+            SchemaError: the table has new columns that the stream lacks, and ignoredChanges has no columns; or it has
+                lost the event time column.
         """
+        columns = tuple(columns)
+        event_time = self.layout.event_time
+        if event_time is not None and event_time.among(columns) is None:
+            # Of a table that does not exist now no column is described.
+            if (held := has_now()) and event_time.among(held) is None:
+                raise without_event_time(event_time, name, None)
+            _warn_once(f"{name} was altered: {where} it lacks {event_time.name}: its rows are dated by their commit")
         if self.layout.choice is not None:
             return
         of_table, stream = _without_case(filter(self.choice.has, columns)), _without_case(self.layout.names)

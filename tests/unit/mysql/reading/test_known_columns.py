@@ -12,7 +12,7 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading import schema_changes
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
-from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, EventTimeColumn, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 T = TableName("shop", "t")
@@ -44,6 +44,19 @@ def test_a_column_that_is_gone_or_not_wanted_ends_nothing(caplog: pytest.LogCapt
     known = Known(frozenset({T}), ColumnChoice(without=("Secret",)), OF_COLUMNS, False)
     known.compare(T, ["id", "a", "b", "gone", "secret"], lambda: frozenset({"ID", "a", "b", "secret"}), "here")
     assert "here it has columns that the stream lacks: gone. Their values are not delivered" in caplog.text
+
+
+def test_a_table_that_loses_its_event_time_ends_the_query(caplog: pytest.LogCaptureFixture) -> None:
+    layout = Layout.of_json(ALL_COLUMNS, EventTimeColumn("At"))
+    known = Known(frozenset({T}), ColumnChoice(event_time=layout.event_time), layout, False)
+    known.compare(T, ["id", "at"], lambda: pytest.fail("not asked"), "here")
+    with pytest.raises(SchemaError, match=r"event time is the column At, .* and shop\.t has no such column"):
+        known.compare(T, ["id", "renamed"], lambda: frozenset({"id", "renamed"}), "here")
+    assert not caplog.messages
+    # Rows from before the column was added, and those of a table that is gone.
+    for where, now in (("then", {"id", "at"}), ("there", set[str]())):
+        known.compare(T, ["id"], lambda now=now: now, where)  # type: ignore[misc]
+        assert caplog.messages[-1] == f"shop.t was altered: {where} it lacks At: its rows are dated by their commit"
 
 
 SWAPS = [
