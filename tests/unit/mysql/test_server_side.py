@@ -43,7 +43,7 @@ def test_the_read_stays_open_while_spark_works_between_two_statements(monkeypatc
         "source": SimpleNamespace(options=SimpleNamespace(client=None)),
         "table": SimpleNamespace(name=TableName("shop", "t"), key=(), row=None),
     }
-    given = {name: parts.get(name) for name in server_side.ServerSide.__dataclass_fields__}
+    given: dict[str, Any] = {name: parts.get(name) for name in server_side.ServerSide.__dataclass_fields__}
     side = server_side.ServerSide(**given)
     spark: Any = None
     with side.read(spark, server_side.Since(0, Relocation("uuid"))) as read:

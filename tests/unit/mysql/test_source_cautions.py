@@ -20,7 +20,7 @@ def test_a_query_begins_with_the_cautions_of_its_checks_and_of_what_it_may_lack(
         where="MySQL at db1:3306", selection=None, layout=Layout.of_json(ColumnChoice()), tables={},
         found=SimpleNamespace(left_out=frozenset()), close=lambda: None,
     )  # fmt: skip
-    checks = [Check("log_bin", lambda _: "ON"), Check("gtid_mode", lambda _: Caution("OFF: slower"))]
+    checks: list[Check[Any]] = [Check("log_bin", lambda _: "ON"), Check("gtid_mode", lambda _: Caution("OFF: slower"))]
     monkeypatch.setattr(source, "CheckedServer", lambda _: server)
     monkeypatch.setattr(source, "checks_of", lambda _: checks)
     monkeypatch.setattr(source, "gaps", lambda _: [Check("engine", lambda _: Caution("MyISAM"), at_load=False)])
