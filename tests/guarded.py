@@ -29,6 +29,8 @@ GUARDED: Mapping[str, Sequence[str]] = {
         "watermark_source/__init__.py", "watermark_source/errors.py", "watermark_source/installation.py",
         "watermark_source/machine_code/*.py", _PACKAGES,
     ),
+    "tests/unit/test_left_open.py": ("tests/left_open.py", _PACKAGES),
+    "tests/unit/test_whole_files.py": ("tests/most_memory.py", "tests/whole_files.py", _PACKAGES),
 }  # fmt: skip
 """A file or folder of tests, and what it guards: all that could make it fail, except what every other test uses too."""
 

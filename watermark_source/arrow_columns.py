@@ -19,6 +19,11 @@ def bitmap(bits: npt.NDArray[Any]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(bits, bitorder="little"))
 
 
+def booleans(values: npt.NDArray[np.bool_]) -> pa.Array:
+    """Return a column of booleans."""
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bitmap(values)], 0)
+
+
 def allocated(count: int, kind: type[np.generic]) -> tuple[pa.Buffer, npt.NDArray[Any]]:
     """Return memory of Arrow's pool, which keeps pages warm between batches, and a view to write it through."""
     buffer = pa.allocate_buffer(max(count, 1) * np.dtype(kind).itemsize)
@@ -62,12 +67,12 @@ def column(values: Sequence[str | bytes | int | bool | None], kind: pa.DataType)
 
 def repeated(value: str | int, kind: pa.DataType, count: int) -> pa.Array:
     """Return a column with ``count`` times the same value."""
+    if isinstance(value, bool):
+        return booleans(np.full(count, value))
     if isinstance(value, str):
         text = value.encode()
         offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
         data = [pa.py_buffer(offsets), pa.py_buffer(text * count)]
-    elif isinstance(value, bool):
-        data = [bitmap(np.full(count, value))]
     else:
         data = [pa.py_buffer(np.full(count, value, dtype=f"i{kind.bit_width // 8}"))]
     return pa.Array.from_buffers(kind, count, [None, *data], 0)

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from watermark_source.durations import ACCEPTED, parse_duration, parse_time
 from watermark_source.errors import EventTimeError, UsageError, WatermarkSourceError
@@ -215,7 +214,7 @@ def _profile(given: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _watermarks(given: argparse.Namespace, words: Sequence[str]) -> int:
-    action, writer, options = _action(words, _OF_WATERMARKS)
+    action, writer, options = _action("watermarks", words, ("list", "audit"), "drop", "WRITER")
     module = module_of(given.package, "announcing.audit")
     secrets = with_secrets(options_of(options), module.OPTIONS)
     return _GOOD if module.watermarks(secrets, action, writer, sys.stdout) else _BAD
@@ -244,7 +243,7 @@ def _group(given: argparse.Namespace, words: Sequence[str]) -> int:
     # Of the store that most commands do not need.
     from watermark_source.monitor.alignment_group import OPTIONS, group  # noqa: PLC0415
 
-    _, source, options = _action(words, _OF_GROUP)
+    _, source, options = _action("group", words, ("list",), "leave", "SOURCE")
     group(with_secrets(options_of(options), OPTIONS), source, sys.stdout)
     return _GOOD
 
@@ -257,35 +256,30 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace, Sequence[str]], int]] = {
 _WITHOUT_OPTIONS = ("explain", "complete", "watch")
 
 
-class _Actions(NamedTuple):
-    """What a command can do, at its beginning or its end."""
+def _action(
+    command: str, words: Sequence[str], alone: Sequence[str], on_one: str, one: str
+) -> tuple[str, str | None, Sequence[str]]:
+    """Return what to do, the name of whom it is done to if it has one, and the options; raises ``UsageError``.
 
-    command: str
-    alone: tuple[str, ...]
-    on_one: str
-    """What is done to one, which is named behind it."""
-    one: str
-
-
-_OF_WATERMARKS = _Actions("watermarks", ("list", "audit"), "drop", "WRITER")
-_OF_GROUP = _Actions("group", ("list",), "leave", "SOURCE")
-
-
-def _action(words: Sequence[str], actions: _Actions) -> tuple[str, str | None, Sequence[str]]:
-    """Return what to do, the name of whom it is done to if it has one, and the options; raises ``UsageError``."""
+    Args:
+        command: what is called.
+        words: begin or end with what to do.
+        alone: what can be done.
+        on_one: what can be done to one, which is named behind it.
+        one: what that is.
+    """
     is_value = any(word.startswith("--") for word in words[-3:-2])
-    if words[-2:-1] == [actions.on_one] and not is_value:
-        return actions.on_one, words[-1], words[:-2]
-    for name in actions.alone:
-        if words and words[-1] == name:
+    if words[-2:-1] == [on_one] and not is_value:
+        return on_one, words[-1], words[:-2]
+    for name in alone:
+        if words[-1:] == [name]:
             return name, None, words[:-1]
-        if words and words[0] == name:
+        if words[:1] == [name]:
             return name, None, words[1:]
-    if words[:1] == [actions.on_one] and len(words) > 1:
-        return actions.on_one, words[1], words[2:]
+    if words[:1] == [on_one] and len(words) > 1:
+        return on_one, words[1], words[2:]
     raise UsageError(
-        f"{actions.command}: what is to be done is missing; end the command with {', '.join(actions.alone)}, or "
-        f"{actions.on_one} {actions.one}"
+        f"{command}: what is to be done is missing; end the command with {', '.join(alone)}, or {on_one} {one}"
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import random
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.integration.completeness_reader import Reader, counts_in, write_for_k
 from tests.integration.delta_tables import files_of_table
 from tests.integration.killed_delta_driver import DeltaJob
 from tests.integration.killed_driver import KilledJob
-from tests.integration.killed_publishing_driver import FILES, PublishingJob
+from tests.integration.killed_publishing_driver import FILES, CountingJob, PublishingJob
 from tests.integration.killed_runs import batches, files_of, kill_once, last_commit, started, wait_for
 from tests.integration.test_platform_envelope import platform  # noqa: F401 - a fixture
 from tests.unit.test_wheel import checkout  # noqa: F401 - a fixture
@@ -49,9 +50,9 @@ def kill_in_the_trap(job: KilledJob) -> None:
 
 
 def kill_and_run_to_the_end(
-    job: KilledJob, table: str, reader: Reader, kills: int, chance: random.Random, last: int
+    job: CountingJob, table: str, reader: Reader, kills: int, chance: random.Random, last: int
 ) -> None:
-    """Kill the driver so many times, every second one in its trap, and read until all is complete.
+    """Kill the driver so many times, every second one in its trap, and read what is left in large batches.
 
     ``table`` names the query whose mark is asked for its batch after each kill.
     """
@@ -70,7 +71,7 @@ def kill_and_run_to_the_end(
                 most = 1 if mark != stated else behind + 1
                 stated, behind = mark, last_commit(job, table) - mark
                 assert behind <= most
-        with started(job) as driver:
+        with started(replace(job, batch_rows=str(50 * BATCH_ROWS))) as driver:
             wait_for(lambda: reader.has_seen(last), driver, "the last mark", patience=3_600)
     reader.look()
     assert reader.ahead == []

@@ -233,7 +233,7 @@ def runner(kafka: Kafka, topic_name: str) -> Iterator[Callable[..., SourceRunner
             "kafka.bootstrap.servers": kafka.bootstrap, "subscribe": topic, "commitGroupId": topic_name,
             "sourceName": "orders",
         }))  # fmt: skip
-        made.append(SourceRunner(source, source.options.engine, fail_on_data_loss=True))
+        made.append(SourceRunner(source, source.options.engine))
         return made[-1]
 
     yield create

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watermark_source.operators.waiting_rows import Buffer, Place, RowLayout, Sizes, SortedRun, Waiting
+from watermark_source.operators.waiting_rows import Buffer, Place, RowLayout, Sizes, SortedRun, Waiting, watermark_past
 
 LAYOUT = RowLayout(
     pa.schema([("value", pa.int64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())]), time=1
@@ -20,21 +21,21 @@ Row = tuple[int, "int | None"]
 
 @dataclass
 class Kept:
-    """Pieces in memory, and how many were read."""
+    """A map state of pieces in memory, and how many were read."""
 
     pieces: dict[int, bytes] = field(default_factory=dict)
     reads: int = 0
 
-    def read(self, number: int) -> bytes:
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...]:  # noqa: N802 - Spark's name
         self.reads += 1
-        return self.pieces[number]
+        return (self.pieces[key[0]],)
 
-    def write(self, number: int, data: bytes) -> None:
-        assert number not in self.pieces
-        self.pieces[number] = data
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:  # noqa: N802 - Spark's name
+        assert key[0] not in self.pieces
+        (self.pieces[key[0]],) = value
 
-    def remove(self, number: int) -> None:
-        del self.pieces[number]
+    def removeKey(self, key: tuple[Any, ...]) -> None:  # noqa: N802 - Spark's name
+        del self.pieces[key[0]]
 
 
 def batch(rows: list[Row]) -> pa.RecordBatch:
@@ -62,7 +63,8 @@ small_sizes = st.builds(Sizes, piece=st.sampled_from([1, 400, 20_000]), most_sma
 def test_every_row_leaves_once_in_order_or_is_late(
     given_steps: list[tuple[list[int | None], int | None]], sizes: Sizes
 ) -> None:
-    store, waiting, watermark = Kept(), Waiting(), None
+    store: Any = Kept()
+    waiting, watermark = Waiting(), None
     expected: list[tuple[int, int]] = []
     number = 0
     for new, goes_on in given_steps:
@@ -84,7 +86,7 @@ def test_every_row_leaves_once_in_order_or_is_late(
             assert left == [value for time, value in sorted(expected) if time <= watermark]
             expected = [(time, value) for time, value in expected if time > watermark]
         waiting = buffer.waiting
-        assert waiting.earliest == min((time for time, _ in expected), default=None)
+        assert waiting.alarm == min((watermark_past(time) for time, _ in expected), default=None)
         assert store.pieces.keys() == {piece.number for piece in waiting.pieces}
     buffer = Buffer(LAYOUT, store, waiting, sizes)
     assert [value for part in buffer.release(1_000) for value in values(part)] == [v for _, v in sorted(expected)]
@@ -111,7 +113,7 @@ def test_the_alarm_is_the_first_watermark_that_lets_a_row_go(first: int) -> None
 
 
 def test_a_watermark_reads_only_the_pieces_it_has_reached() -> None:
-    store = Kept()
+    store: Any = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10_000))
     buffer.add(batch([(n, n) for n in range(20_000)]), None)
     count = len(store.pieces)
@@ -131,7 +133,7 @@ def test_a_watermark_reads_only_the_pieces_it_has_reached() -> None:
     ],
 )
 def test_many_due_pieces_are_let_go_a_few_at_a_time(comes: list[range], rows_of_a_time: int) -> None:
-    store = Kept()
+    store: Any = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10_000, wave=30_000))
     for numbers in comes:
         buffer.add(batch([(n, n // rows_of_a_time) for n in numbers]), None)
@@ -141,7 +143,7 @@ def test_many_due_pieces_are_let_go_a_few_at_a_time(comes: list[range], rows_of_
 
 
 def test_many_small_batches_become_few_pieces() -> None:
-    store = Kept()
+    store: Any = Kept()
     buffer = Buffer(LAYOUT, store)
     for first in range(0, 300, 3):
         buffer.add(batch([(n, n % 7) for n in range(first, first + 3)]), None)
@@ -151,7 +153,7 @@ def test_many_small_batches_become_few_pieces() -> None:
 
 
 def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
-    store = Kept()
+    store: Any = Kept()
     buffer = Buffer(LAYOUT, store, sizes=Sizes(piece=10))
     buffer.add(batch([(n, -n) for n in range(5)]), None)
     assert len(store.pieces) == 5
@@ -160,7 +162,7 @@ def test_rows_larger_than_a_piece_are_pieces_of_their_own() -> None:
 
 @pytest.mark.parametrize("count", [0, 3])
 def test_nothing_due_reads_and_writes_nothing(count: int) -> None:
-    store = Kept()
+    store: Any = Kept()
     buffer = Buffer(LAYOUT, store)
     buffer.add(batch([(n, 10 + n) for n in range(count)]), None)
     before = buffer.waiting

@@ -56,7 +56,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     "docs/between-jobs.md": (OF_JOBS, OF_JOBS, OF_JOBS, OF_JOBS, OUTPUT, COMMAND, OF_JOBS, OF_JOBS),
     "docs/completeness.md": (PART, PART, CLUSTER, COMMAND, CLUSTER, CLUSTER),
     "docs/deployment.md": (CLUSTER,) * 5,
-    "docs/event-time.md": (OF_TOPICS, SCHEMAS, PART, COMMAND, OUTPUT),
+    "docs/event-time.md": (OF_TOPICS, PART, COMMAND, OUTPUT),
     "docs/joins.md": (OF_OPERATORS,) * 5,
     "docs/late-rows.md": (OF_STRATEGIES, OF_STRATEGIES, OF_STRATEGIES, PART, OF_STRATEGIES),
     "docs/logins.md": ("test_the_worked_example_of_the_page_logs_in", CLUSTER, SCHEMAS),
@@ -69,7 +69,7 @@ BLOCKS: Mapping[str, tuple[str, ...]] = {
     ),
     "docs/offsets.md": (OUTPUT,),
     "docs/ordering.md": (
-        OF_OPERATORS, OF_OPERATORS, PART, "test_early_readings_wait_for_those_on_time_and_late_ones_are_distinguished",
+        OF_OPERATORS, OF_OPERATORS, "test_early_readings_wait_for_those_on_time_and_late_ones_are_distinguished",
     ),
     "docs/payload.md": (OF_TOPICS, SCHEMAS, SCHEMAS, SCHEMAS),
     "docs/quickstart.md": (

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from importlib.util import find_spec
 
-from watermark_source.errors import OptionError
+from watermark_source.group_store.failures import not_accepted
 from watermark_source.group_store.file_database import FileDatabase
 from watermark_source.group_store.store import Database, GroupStore, Store
 from watermark_source.installation import to_install
 
-EXAMPLE = "postgresql+psycopg://user@host/database"
-
 _SQLITE = re.compile(r"sqlite(\+pysqlite)?://")
 _FILE = re.compile(r"/(?P<path>[^?#]+)")
+_A_FILE = "sqlite:////shared/alignment.sqlite"
 
 
 def database_of(url: str) -> Database:
@@ -25,26 +24,21 @@ def database_of(url: str) -> Database:
     if (scheme := _SQLITE.match(url)) is not None:
         file = _FILE.fullmatch(url, scheme.end())
         if url[scheme.end() :] in ("", "/") or (file is not None and file["path"] == ":memory:"):
-            raise OptionError(
-                "alignmentStore", None, "other processes cannot open a database in memory", example=EXAMPLE
-            )
+            raise not_accepted(None, "other processes cannot open a database in memory")
         if file is None:
-            raise OptionError(
-                "alignmentStore", "sqlite", "must be sqlite:/// and the path of a file, without a user or parameters",
-                example="sqlite:////shared/alignment.sqlite",
-            )  # fmt: skip
+            accepted = "must be sqlite:/// and the path of a file, without a user or parameters"
+            raise not_accepted("sqlite", accepted, example=_A_FILE)
         return FileDatabase(file["path"])
     if find_spec("sqlalchemy") is None:
-        raise OptionError(
-            "alignmentStore", None,
+        accepted = (
             "needs the package sqlalchemy for the URL of a server, which is not installed where the driver runs; "
-            f"install it with: {to_install('alignment')}, and the database's own driver",
-            example="sqlite:////shared/alignment.sqlite",
-        )  # fmt: skip
+            f"install it with: {to_install('alignment')}, and the database's own driver"
+        )
+        raise not_accepted(None, accepted, example=_A_FILE)
     # SQLAlchemy takes a third of a second to import, so only a server's URL imports it.
     from watermark_source.group_store.server_database import server_database  # noqa: PLC0415
 
-    return server_database(url, example=EXAMPLE)
+    return server_database(url)
 
 
 STORES = "watermark_source.group_stores"

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
-from watermark_source.errors import RefusedError, UnreachableError
+from watermark_source.errors import OptionError, RefusedError, UnreachableError
+
+EXAMPLE = "postgresql+psycopg://user@host/database"
+not_accepted = partial(OptionError, "alignmentStore", example=EXAMPLE)
+"""Make the error of a value of ``alignmentStore`` from what was seen, and what is accepted."""
 
 _TRIES, _RETRY_AFTER = 3, 0.05
 

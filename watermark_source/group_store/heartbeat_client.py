@@ -187,15 +187,8 @@ def peers_of(rows: Sequence[MemberRow]) -> tuple[Peer, ...]:
     """Return the members to list, the most silent first."""
     first = sorted(filter(_is_row_of_a_source, rows), key=lambda row: (-row.silent, row.source))[: statements.LISTED]
     return tuple(
-        Peer(
-            row.source,
-            row.status,
-            row.watermark,
-            max(0, row.silent),
-            is_waited_for=row.silent <= row.time_to_live,
-            time_to_live=row.time_to_live,
-        )
-        for row in first
+        Peer(name, status, watermark, max(0, silent), is_waited_for=silent <= limit, time_to_live=limit)
+        for name, status, watermark, limit, silent, *_ in first
     )
 
 
@@ -275,14 +268,9 @@ class KnownMembers:
             was = None if previous is None else previous.others.slowest
             since = was.since if was is not None and was.name == answer.slowest else self._clock.now()
             slowest = OtherMember(answer.slowest, since)
+        drift, drift_of = answer.drift, answer.drift_of
         others = OtherMembers(
-            answer.minimum,
-            slowest,
-            answer.members,
-            idle=answer.idle,
-            drift=answer.drift,
-            drift_of=answer.drift_of,
-            apart=apart,
+            answer.minimum, slowest, answer.members, idle=answer.idle, drift=drift, drift_of=drift_of, apart=apart
         )
         last = TimedAnswer(others, answer.coming, answer.now, requested_at, time.monotonic())
         if previous is None:
@@ -315,14 +303,9 @@ class KnownMembers:
         an error another server may answer, or the table may have been emptied.
         """
         was_silent = last.answered_at - previous.answered_at > store_waits.SILENT_AFTER
+        known, is_suspect = self._grace_periods, was_silent or last.clock_was_set_since(previous)
         self._grace_periods = after_answer(
-            self._grace_periods,
-            failed=failed,
-            is_suspect=was_silent or last.clock_was_set_since(previous),
-            members=previous.others.members,
-            previous=previous.answered_at,
-            now=last.answered_at,
-            time_to_live=self._time_to_live,
+            known, previous, last.answered_at, self._time_to_live, failed=failed, is_suspect=is_suspect
         )
         if failed and was_silent and not self.has_begun:
             # Members that started with this source may not have been able to report either.
@@ -339,32 +322,32 @@ class GracePeriod(NamedTuple):
 
 def after_answer(
     periods: Sequence[GracePeriod],
+    before: TimedAnswer,
+    now: float,
+    time_to_live: float,
     *,
     failed: bool,
     is_suspect: bool,
-    members: int,
-    previous: float,
-    now: float,
-    time_to_live: float,
 ) -> tuple[GracePeriod, ...]:
     """Return the grace periods after an answer. Pure: moments are seconds of the monotonic clock.
 
     Args:
         periods: the periods before the answer.
+        before: the answer before it.
+        now: when it arrived.
+        time_to_live: seconds that absent members get to report again.
         failed: whether a request failed since the previous answer: no member may have been able to report meanwhile.
         is_suspect: whether the answer may be incomplete for another reason.
-        members: number of other members in the previous answer.
-        previous: when the previous answer arrived.
-        now: when this answer arrived.
-        time_to_live: seconds that absent members get to report again.
     """
-    still_open = [period for period in periods if period.until > previous]
+    still_open = [period for period in periods if period.until > before.answered_at]
     if failed:
         # An outage extends the open periods by its duration. Time between good answers does not: with a store that is
         # slow, or fails now and then, a period would never end.
-        still_open = [period._replace(until=period.until + now - previous) for period in still_open]
+        lasted = now - before.answered_at
+        still_open = [period._replace(until=period.until + lasted) for period in still_open]
     if not (failed or is_suspect):
         return tuple(still_open)
+    members = before.others.members
     return (*(period for period in still_open if period.members > members), GracePeriod(members, now + time_to_live))
 
 

@@ -34,21 +34,15 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from watermark_source.errors import OptionError, SourceError
+from watermark_source.errors import SourceError
 from watermark_source.group_store import failures, statements, store_waits
 from watermark_source.group_store.statements import COLUMNS, INDEX, INDEXED, KEY, NULLABLE, TABLE, TEXTS
 
 METADATA = MetaData()
-MEMBERS = Table(
-    TABLE,
-    METADATA,
-    *(
-        Column(name, String(TEXTS[name]) if name in TEXTS else BigInteger, nullable=name in NULLABLE)
-        for name in COLUMNS
-    ),
-    PrimaryKeyConstraint(*KEY),
-    Index(INDEX, *INDEXED),
-)
+_COLUMNS = [
+    Column(name, String(TEXTS[name]) if name in TEXTS else BigInteger, nullable=name in NULLABLE) for name in COLUMNS
+]
+MEMBERS = Table(TABLE, METADATA, *_COLUMNS, PrimaryKeyConstraint(*KEY), Index(INDEX, *INDEXED))
 """One row for each source of a group; ``file_database`` creates the same table in SQLite.
 
 ``watermark`` and ``counts_with`` are event times in milliseconds; ``counts_with`` is null if no member waits for the
@@ -83,11 +77,10 @@ class ServerDatabase:
 
     def exchange(self, row: Mapping[str, Any], *, has_report: bool, takes_over: bool) -> tuple[Any, ...] | None:
         """Implement ``Database.exchange``: one statement where the dialect can, else up to three in a transaction."""
+        if self.dialect in statements.AT_ONCE:
+            statement = statements.write_and_read(self.dialect, has_report=has_report, takes_over=takes_over)
+            return next(iter(self.rows(statement, row)), None)
         with self._transaction() as connection:
-            if self.dialect in statements.AT_ONCE:
-                statement = statements.write_and_read(self.dialect, has_report=has_report, takes_over=takes_over)
-                others = _run(connection, statement, row).first()
-                return None if others is None else tuple(others)
             update = statements.update(self.dialect, has_report=has_report, takes_over=takes_over)
             if not _run(connection, update, row).rowcount and not self._insert(connection, row):
                 return None
@@ -155,7 +148,7 @@ class ServerDatabase:
         return named(self.location, reason)
 
 
-def server_database(given: str, *, example: str) -> ServerDatabase:
+def server_database(given: str) -> ServerDatabase:
     """Return the database of a URL, validated without connecting.
 
     Raises:
@@ -165,24 +158,16 @@ def server_database(given: str, *, example: str) -> ServerDatabase:
         url = make_url(given)
         dialect = url.get_dialect()
         dialect.import_dbapi()
-        if dialect.is_async:
-            raise OptionError(
-                "alignmentStore", url.drivername, "is a driver for asynchronous programs only", example=example
-            )
-    except OptionError:
-        raise
     except (ArgumentError, ValueError):
         # A text that cannot be parsed may hold a password anywhere, so the error does not quote it.
-        raise OptionError("alignmentStore", None, f"{_ACCEPTED}, and this one is not", example=example) from None
+        raise failures.not_accepted(None, f"{_ACCEPTED}, and this one is not") from None
     except NoSuchModuleError:
-        scheme = given.split(":", 1)[0]
-        raise OptionError(
-            "alignmentStore", scheme, f"{_ACCEPTED}, with a database that SQLAlchemy supports", example=example
-        ) from None
+        accepted = f"{_ACCEPTED}, with a database that SQLAlchemy supports"
+        raise failures.not_accepted(given.split(":", 1)[0], accepted) from None
     except ImportError as error:
-        raise OptionError(
-            "alignmentStore", url.drivername, f"needs the package of that database: {error}", example=example
-        ) from None
+        raise failures.not_accepted(url.drivername, f"needs the package of that database: {error}") from None
+    if dialect.is_async:
+        raise failures.not_accepted(url.drivername, "is a driver for asynchronous programs only")
     return ServerDatabase(url)
 
 
@@ -199,11 +184,9 @@ _OF_POSTGRESQL = {
 }
 _OF_MYSQL = dict.fromkeys(("connect_timeout", "read_timeout", "write_timeout"), store_waits.ONE_CALL)
 _BY_DRIVER: Mapping[str, Mapping[str, Any]] = {
-    "psycopg": _OF_POSTGRESQL,
-    "psycopg2": _OF_POSTGRESQL,
+    **dict.fromkeys(("psycopg", "psycopg2"), _OF_POSTGRESQL),
     "pg8000": {"timeout": store_waits.ONE_CALL},
-    "pymysql": _OF_MYSQL,
-    "mysqldb": _OF_MYSQL,
+    **dict.fromkeys(("pymysql", "mysqldb"), _OF_MYSQL),
 }
 
 

@@ -125,12 +125,8 @@ def _summary(dialect: str) -> tuple[str, ...]:
         # A row seen in the future is not alive: the database's clock was set back, and the member writes again within
         # a second. The bounds are added to the clock, not subtracted from ``seen``: a foreign row may hold any 64-bit
         # number.
-        conditions = (
-            "o.group_name = :group_name",
-            "o.member <> :member",
-            f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}",
-            *where,
-        )
+        is_seen = f"o.seen BETWEEN {clock} - {limit} AND {clock} + {limit}"
+        conditions = ("o.group_name = :group_name", "o.member <> :member", is_seen, *where)
         return f"(SELECT {expression} FROM {TABLE} o WHERE {' AND '.join(conditions)})"
 
     # REPLACE and LIKE are in every dialect, and a member's name has no character that is special to them.

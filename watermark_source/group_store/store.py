@@ -179,17 +179,13 @@ class GroupStore(Store):
             CorruptDataError: a row holds a value that members do not write.
         """
         state = report or GroupMember()
-        row = {
+        row = identity._asdict() | {
             "group_name": identity.group,
-            "member": identity.member,
             "apart": statements.listed(identity.apart),
-            "writer": identity.writer,
             "source": identity.source[:LONGEST_NAME],
-            "max_drift": identity.max_drift,
             "status": statements.COMING if report is None else state.status.value,
             "watermark": state.watermark,
             "counts_with": counts_with(state),
-            "time_to_live": identity.time_to_live,
         }
         others = self._database.exchange(row, has_report=report is not None, takes_over=takes_over)
         if others is None:

@@ -50,10 +50,8 @@ def group(given: Mapping[str, str], source: str | None, out: TextIO) -> None:
         for row in rows:
             silent = format_duration(max(0, row.silent))
             until = "" if row.silent <= row.time_to_live else ", longer than its alignmentTimeToLive: not waited for"
-            out.write(
-                f"{printable(row.source)}: {printable(row.status)}, {watermark_text(row.watermark)}, reported {silent} "
-                f"ago{until}\n"
-            )
+            status = f"{printable(row.status)}, {watermark_text(row.watermark)}"
+            out.write(f"{printable(row.source)}: {status}, reported {silent} ago{until}\n")
         if len(rows) == LISTED:
             out.write(f"there may be more: these {LISTED} have reported nothing for longest\n")
         if not rows:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Protocol, TextIO, cast
 
 from watermark_source.checks import CheckVerdict, Finding
+from watermark_source.durations import count_text
 from watermark_source.errors import UsageError
 from watermark_source.installation import format_packages, lacking
 from watermark_source.option_table import OptionTable
@@ -143,5 +144,5 @@ def report(findings: Iterable[Finding], out: TextIO) -> bool:
         CheckVerdict.SKIPPED: "skipped",
     }  # fmt: skip
     parts = (f"{counts[verdict]} {text}" for verdict, text in texts.items() if counts[verdict])
-    out.write(f"{counts.total()} checks: {', '.join(parts)}\n")
+    out.write(f"{count_text(counts.total(), 'check')}: {', '.join(parts)}\n")
     return not counts[CheckVerdict.FAILED]

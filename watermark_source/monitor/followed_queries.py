@@ -135,22 +135,17 @@ def query_of_status(query: Any, clocks: QueryClocks) -> QueryAt:
     ``clocks``: as they have just been read.
     """
     progress: Mapping[str, Any] = query.lastProgress or {}
-    foreign = tuple(
-        str(source.get("description"))
-        for source in progress.get("sources", ())
-        if own_offset(source.get("endOffset")) is None
-    )
+    others = (source for source in progress.get("sources", ()) if own_offset(source.get("endOffset")) is None)
     # Operators may state what they have in the batch under way, which has emitted nothing yet.
     emitted = [clocks.applied_watermark, *(operator.eviction for operator in clocks.operators if operator.is_last)]
     known = [watermark for watermark in emitted if watermark is not None]
     has_ended = not query.isActive
-    takes_highest = _conf(query, WATERMARK_POLICY, "min") == "max"
     return QueryAt(
         sources=clocks.sources,
-        foreign=foreign,
+        foreign=tuple(str(source.get("description")) for source in others),
         batch=executed_batch(progress),
         applied=min(known) if len(known) == len(emitted) else None,
-        takes_highest=takes_highest,
+        takes_highest=_conf(query, WATERMARK_POLICY, "min") == "max",
         unfollowed=clocks.unfollowed,
         waits_for_rows=_conf(query, "spark.sql.streaming.noDataMicroBatches.enabled", "true") == "false",
         running=None if clocks.batch is None else clocks.batch.running,
@@ -176,10 +171,8 @@ def ended_view(query: FollowedQuery, id_: str, operators: Operators, at: int, hi
 
 def reported_query(of: QueryStatus) -> QueryAt:
     """Return the facts of a query by what its sources reported alone, without another look at its handle."""
-    batch = of.clocks.batch
-    return QueryAt(
-        sources=of.sources, batch=None if batch is None else batch.number, applied=of.clocks.applied_watermark
-    )
+    number = None if of.clocks.batch is None else of.clocks.batch.number
+    return QueryAt(sources=of.sources, batch=number, applied=of.clocks.applied_watermark)
 
 
 def view_of(id_: str, name: str, of: QueryStatus, at: QueryAt, history: ChangeHistory) -> QueryView:
@@ -351,9 +344,8 @@ class FollowedQuery:
 
     def clocks(self, now: int) -> QueryClocks:
         """Return its clocks as of the last event."""
-        return query_clocks(
-            self.progress, tuple(self.sources.values()), now, idle_at=self.idle_at, operators=self.operators
-        )
+        sources = tuple(self.sources.values())
+        return query_clocks(self.progress, sources, now, idle_at=self.idle_at, operators=self.operators)
 
     def after(
         self, event: Mapping[str, Any], reported: Sequence[SourceStatus], operators: Operators = None

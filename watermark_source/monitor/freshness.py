@@ -62,14 +62,9 @@ class RecentBatches:
         same = next((each for each in self.slices if each.number == number), _Slice(number, {}, {}))
         rows = of.unprocessed
         has_new_rows = rows is not None and rows.split is not None and not rows.is_older
-        return RecentBatches((
-            *kept,
-            _Slice(
-                number,
-                _with(same.lag, behind_clock(of.at, passed_by_operators(of))),
-                _with(same.latency, of.processing_time_latency if has_new_rows else None),
-            ),
-        ))  # fmt: skip
+        lag = _with(same.lag, behind_clock(of.at, passed_by_operators(of)))
+        latency = _with(same.latency, of.processing_time_latency if has_new_rows else None)
+        return RecentBatches((*kept, _Slice(number, lag, latency)))
 
     def freshness(self, now: int) -> Freshness:
         """Return the distribution of the delays as of now."""

@@ -96,7 +96,8 @@ def lanes_of(source: SourceStatus, now: int) -> tuple[Lane, ...]:
     peers = () if source.group is None else source.group.peers
     others = sorted((_of_peer(peer, source, now) for peer in peers), key=_order)
     if source.is_announced:
-        return (*(_of_writer(writer, source, now) for writer in source.writers[:MOST]), *others)
+        shown = (_of_writer(writer, source, now) for writer in source.writers[:MOST])
+        return (*shown, *_more_writers(len(source.writers) - MOST), *others)
     few = source.splits_total <= MOST
     views = most_interesting(source.splits, MOST if few else _LOWEST)
     own = [_of_split(view, source, now) for view in views]
@@ -105,6 +106,12 @@ def lanes_of(source: SourceStatus, now: int) -> tuple[Lane, ...]:
 
 def _order(lane: Lane) -> tuple[bool, bool, int]:
     return lane.look is not Look.HOLDS, lane.look is Look.LEFT_OUT, MIN if lane.watermark is None else lane.watermark
+
+
+def _more_writers(n: int) -> Iterator[Lane]:
+    if n > 0:
+        note = "not shown: the table has all"
+        yield Lane(name=count_text(n, "more writer"), word="", look=Look.OTHERS, is_several=True, note=note)
 
 
 def _rest(source: SourceStatus, shown: list[SplitView]) -> Iterator[Lane]:

@@ -5,8 +5,10 @@ A metric's name ends in its unit: of times, which the status has in milliseconds
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from watermark_source.monitor.followed_queries import FollowedQuery
@@ -66,6 +68,7 @@ def _moment(millis: int | None) -> float | None:
 
 _UNITS: dict[str, Callable[[Any], float | None]] = {"_timestamp_seconds": _moment, "_seconds": _seconds}
 """By the end of a metric's name: how its value follows from milliseconds."""
+_UNIT = re.compile(f"(?:{'|'.join(_UNITS)})$")
 
 
 class _Subjects(NamedTuple, Generic[_Whole]):
@@ -88,8 +91,9 @@ class _Subjects(NamedTuple, Generic[_Whole]):
         """Return the one part that each may have."""
         return self.parts(of=lambda whole: [] if (part := of(whole)) is None else [((), part)])
 
-    def gauge(self, name: str, meaning: str, value: Callable[[_Whole], float | None]) -> MetricRow:
-        return self._row(MetricKind.GAUGE, name, meaning, value)
+    def gauge(self, name: str, meaning: str, value: Callable[[_Whole], float | None] | None = None) -> MetricRow:
+        """Return a gauge; ``value``: by default the field that its name begins with."""
+        return self._row(MetricKind.GAUGE, name, meaning, value or attrgetter(_UNIT.sub("", name)))
 
     def counter(self, name: str, meaning: str, value: Callable[[_Whole], float | None]) -> MetricRow:
         return self._row(MetricKind.COUNTER, name, meaning, value)
@@ -169,39 +173,18 @@ _SPLIT_BY_STATUS = _SPLIT.parts("status", of=lambda split: _by_status(lambda sta
 _TIMES = _SPLIT.part(lambda split: split.times)
 
 METRICS = (
+    _CLOCKS.gauge("input_watermark_timestamp_seconds", "Lowest watermark of the query's sources."),
+    _CLOCKS.gauge("output_watermark_timestamp_seconds", "Watermark of the rows that the query writes."),
+    _CLOCKS.gauge("input_event_time_lag_seconds", "How far the input watermark is behind the clock."),
+    _CLOCKS.gauge("event_time_lag_seconds", "How far the output watermark is behind the clock."),
     _CLOCKS.gauge(
-        "input_watermark_timestamp_seconds", "Lowest watermark of the query's sources.", lambda of: of.input_watermark
-    ),
-    _CLOCKS.gauge(
-        "output_watermark_timestamp_seconds",
-        "Watermark of the rows that the query writes.",
-        lambda of: of.output_watermark,
-    ),
-    _CLOCKS.gauge(
-        "input_event_time_lag_seconds",
-        "How far the input watermark is behind the clock.",
-        lambda of: of.input_event_time_lag,
-    ),
-    _CLOCKS.gauge(
-        "event_time_lag_seconds",
-        "How far the output watermark is behind the clock.",
-        lambda of: of.event_time_lag,
-    ),
-    _CLOCKS.gauge(
-        "event_time_latency_seconds",
-        "How far the output watermark is behind the input watermark: what the query adds.",
-        lambda of: of.event_time_latency,
+        "event_time_latency_seconds", "How far the output watermark is behind the input watermark: what the query adds."
     ),
     _CLOCKS.gauge(
         "processing_time_watermark_timestamp_seconds",
         "When the oldest row that is not in a committed batch arrived at the earliest; without rows up to 10 s old.",
-        lambda of: of.processing_time_watermark,
     ),
-    _CLOCKS.gauge(
-        "processing_time_latency_seconds",
-        "How far the processing-time watermark is behind the clock.",
-        lambda of: of.processing_time_latency,
-    ),
+    _CLOCKS.gauge("processing_time_latency_seconds", "How far the processing-time watermark is behind the clock."),
     _RECENT_LAG.gauge(
         "recent_event_time_lag_seconds",
         "Event-time lag of the batches of the last five minutes, when each was committed.",
@@ -212,9 +195,7 @@ METRICS = (
         "Time from the arrival of the oldest row to the commit, of the batches of the last five minutes.",
         lambda of: of,
     ),
-    _CLOCKS.gauge(
-        "state_rows", "Rows in the state of the query's operators, without deduplication.", lambda of: of.state_rows
-    ),
+    _CLOCKS.gauge("state_rows", "Rows in the state of the query's operators, without deduplication."),
     _QUERY.counter(
         "late_records",
         "Late rows that Spark's operators dropped (numRowsDroppedByWatermark); a window aggregation counts groups.",
@@ -235,7 +216,7 @@ METRICS = (
         "Watermark of the rows that the operator emits later.",
         lambda of: of.output,
     ),
-    _SOURCE.gauge("watermark_timestamp_seconds", "Combined watermark of the source.", lambda of: of.watermark),
+    _SOURCE.gauge("watermark_timestamp_seconds", "Combined watermark of the source."),
     _HOLDER.gauge("watermark_holder", "1 for what holds the watermark of the source, or its group's limit.", float),
     _SOURCE_AT.gauge(
         "watermark_lag_seconds",
@@ -288,9 +269,7 @@ METRICS = (
     _SNAPSHOT.gauge("snapshot_rows", "Rows read of the table's snapshot.", lambda of: of.rows),
     _SNAPSHOT.gauge("snapshot_expected_rows", "Estimated rows of the table's snapshot.", lambda of: of.expected),
     _WRITER.gauge(
-        "announced_watermark_timestamp_seconds",
-        "Watermark that the writer announced last.",
-        lambda at: at.of.announced,
+        "announced_watermark_timestamp_seconds", "Watermark that the writer announced last.", lambda at: at.of.announced
     ),
     _WRITER.gauge("announcement_age_seconds", "Time since the writer announced.", lambda at: at.age(at.of.since)),
     _GROUP.gauge(

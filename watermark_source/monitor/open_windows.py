@@ -270,7 +270,7 @@ def _to_do(source: SourceStatus, of: QueryAt, target: int, end: int | None) -> I
 def _without_options(hold: Hold, text: str) -> str:
     """Return an advice of a checkpoint, which does not hold the options."""
     if hold.by is HeldBy.WRITER:
-        return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name])}"
+        return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name], limit=hold.timeout)}"
     can_be_left_out = hold.kind.is_silence and not hold.is_last
     return f"write {IDLE_TIMEOUT}, if the query does not have it" if can_be_left_out else text
 
@@ -310,24 +310,19 @@ def _row_order(row: SplitRow) -> tuple[bool, int, str, str]:
 _HOLD_TEXTS = {None: "no", HoldKind.LEFT_OUT: "no, left out"}
 
 
+_TITLES: Final = ("source", "partition", "holds", "watermark", "status", "position", "why")
+
+
+def _cells(of: SplitRow) -> tuple[str, ...]:
+    """Return the texts of a row, by the titles of the table."""
+    holds, position = _HOLD_TEXTS.get(of.hold, "yes"), "" if of.position is None else count_text(of.position)
+    return of.source, of.name, holds, watermark_text(of.watermark), of.status, position, of.why
+
+
 def _table(rows: Sequence[SplitRow], more: int) -> Iterator[str]:
-    several = len({row.source for row in rows}) > 1
-    titles = ["partition", "holds", "watermark", "status", "position", "why"]
-    cells = [
-        [
-            row.name,
-            _HOLD_TEXTS.get(row.hold, "yes"),
-            watermark_text(row.watermark),
-            row.status,
-            "" if row.position is None else count_text(row.position),
-            row.why,
-        ]
-        for row in rows[:_LINES]
-    ]
-    if several:
-        titles = ["source", *titles]
-        cells = [[row.source, *cell] for row, cell in zip(rows, cells, strict=False)]
-    yield from text_table(titles, cells, numbers={"position"})
+    # Of a query with one source each row would name it.
+    first = 0 if len({row.source for row in rows}) > 1 else 1
+    yield from text_table(_TITLES[first:], [_cells(row)[first:] for row in rows[:_LINES]], numbers={"position"})
     hidden = max(0, len(rows) - _LINES) + more
     if hidden:
         yield f"and {count_text(hidden)} more"

@@ -127,13 +127,9 @@ def holders_of(query: QueryView, source: SourceStatus, changes: Iterable[Change]
         return ()
     of = query.name, source.source_name
     holder = holder_name(source.holds[0]) if source.holds else NO_HOLDER
-    return holder_spans(
-        [change for change in changes if (change.query, change.source) == of],
-        points[0].at,
-        max(query.clocks.at, points[-1].at),
-        holder,
-        slow_batch(query.clocks, query.why),
-    )
+    found = [change for change in changes if (change.query, change.source) == of]
+    last = max(query.clocks.at, points[-1].at)
+    return holder_spans(found, points[0].at, last, holder, slow_batch(query.clocks, query.why))
 
 
 class ClockRow(NamedTuple):

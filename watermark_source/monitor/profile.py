@@ -139,7 +139,7 @@ def write(profile: Profile, out: TextIO) -> None:
     with_rows = {split: disorder for split, disorder in sorted(profile.splits.items()) if disorder.rows}
     if not with_rows:
         out.write(
-            f"{count_text(profile.undated)} rows were read, and none has an event time where the options look for it\n"
+            f"rows read: {count_text(profile.undated)}; none has an event time where the options look for it\n"
             if profile.undated
             else "no partition has rows\n"
         )
@@ -159,9 +159,8 @@ def write(profile: Profile, out: TextIO) -> None:
     )
     for wish in _WISHES:
         bound = format_duration(profile.bound_for(wish))
-        out.write(
-            f"maxOutOfOrderness = {bound:12} for {'no late row' if not wish else f'at most {share_text(wish)} late'}\n"
-        )
+        late = f"at most {share_text(wish)} late" if wish else "no late row"
+        out.write(f"maxOutOfOrderness = {bound:12} for {late}\n")
     highest = {split: disorder.highest for split, disorder in with_rows.items() if disorder.highest is not None}
     first, last = min(highest, key=lambda s: highest[s]), max(highest, key=lambda s: highest[s])
     apart = highest[last] - highest[first]

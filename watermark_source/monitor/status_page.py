@@ -285,7 +285,11 @@ class _Server(ThreadingHTTPServer):
         """Answer in a thread of its own, unless too many requests are under way."""
         if self._places.acquire(blocking=False):
             self._ends[request] = time.monotonic() + _REQUEST_SECONDS
-            super().process_request(request, client_address)
+            try:
+                super().process_request(request, client_address)
+            except RuntimeError:  # No thread can start.
+                self._give_back(request)
+                raise
         else:
             self.shutdown_request(request)
 
@@ -294,8 +298,11 @@ class _Server(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            del self._ends[request]
-            self._places.release()
+            self._give_back(request)
+
+    def _give_back(self, request: socket.socket) -> None:
+        del self._ends[request]
+        self._places.release()
 
     def awaits_event(self, request: socket.socket) -> bool:
         """Wait for the moment of the next event, and let its connection last; return whether there is one."""

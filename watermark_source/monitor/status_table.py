@@ -74,10 +74,6 @@ def _short(watermark: int | None, *, raw: bool, day: str | None) -> str:
     return text if day is None else text.removeprefix(f"{day} ")
 
 
-def _since_cell(view: SplitView, context: _Context) -> str:
-    return "" if view.since is None else _ago(context.now - view.since)
-
-
 def _ago(millis: int) -> str:
     # The driver's clock may be ahead of the reader's.
     return "now" if millis < 1_000 else f"{format_seconds(millis)} ago"
@@ -105,7 +101,7 @@ _KINDS = (
     _Kind("lag", lambda view, _: "?" if view.lag is None else count_text(view.lag), 5, is_number=True),
     _Kind("watermark", _watermark_cell, 2),
     _Kind("status", lambda view, _: view.status.name, 1),
-    _Kind("since", _since_cell, 7, is_number=True),
+    _Kind("since", lambda view, of: "" if view.since is None else _ago(of.now - view.since), 7, is_number=True),
     _Kind("why", lambda view, _: view.why, 3),
     _Kind("drift", lambda view, _: _drift_cell(view), 6, is_number=True),
     _Kind("looked ahead", lambda view, _: "" if view.looked_ahead is None else count_text(view.looked_ahead), 10, True),
@@ -135,9 +131,8 @@ def layout(
     ordered = most_interesting(status.splits, len(status.splits))
     cells = {kind: [printable(kind.cell(view, context)) for view in ordered] for kind in _KINDS}
     kinds, widths = _fitting(cells, width)
-    rows = [
-        tuple(_lines(cells[kind][i], w) for kind, w in zip(kinds, widths, strict=True)) for i in range(len(ordered))
-    ]
+    wrapped = ([_lines(cell, w) for cell in cells[kind]] for kind, w in zip(kinds, widths, strict=True))
+    rows = list(zip(*wrapped, strict=True))
     heights = accumulate(max(map(len, row)) for row in rows)
     fitting = [i for i, height in enumerate(heights) if lines is None or height <= lines]
     shown = sorted(fitting, key=lambda i: ordered[i].split)
@@ -189,16 +184,11 @@ def counts_text(of: SourceStatus) -> str:
 def headline(status: SourceStatus, *, now: int | None = None, raw: bool = False) -> tuple[str, ...]:
     """Return the texts about the source as a whole, which ``join_pieces`` arranges into lines."""
     as_of = f"{watermark_text(status.at)} UTC" if now is None else _ago(now - status.at)
-    pieces = [
-        printable(f"{status.source_name} ({status.format_name})"),
-        _combined(status, raw=raw),
-        f"as of {as_of}",
-    ]
+    name = printable(f"{status.source_name} ({status.format_name})")
     clock = status.at if now is None else now
-    pieces += group_pieces(status, clock, raw=raw)
-    pieces.append(counts_text(status))
-    pieces.append(f"lag {'?' if status.lag is None else count_text(status.lag)}")
-    return (*pieces, *row_pieces(status, clock))
+    head = (name, _combined(status, raw=raw), f"as of {as_of}", *group_pieces(status, clock, raw=raw))
+    lag = f"lag {'?' if status.lag is None else count_text(status.lag)}"
+    return (*head, counts_text(status), lag, *row_pieces(status, clock))
 
 
 def row_pieces(status: SourceStatus, now: int) -> Iterator[str]:
@@ -277,11 +267,9 @@ def _combined(status: SourceStatus, *, raw: bool) -> str:
     if status.processing_time:
         clock = "" if status.watermark is None else f", {watermark_text(status.watermark, raw=raw)}{unit}"
         return f"watermark follows the clock{clock}"
-    return (
-        "no watermark yet"
-        if status.watermark is None
-        else f"watermark {watermark_text(status.watermark, raw=raw)}{unit}"
-    )
+    if status.watermark is None:
+        return "no watermark yet"
+    return f"watermark {watermark_text(status.watermark, raw=raw)}{unit}"
 
 
 def _common_day(status: SourceStatus) -> str | None:

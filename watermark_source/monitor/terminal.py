@@ -130,11 +130,8 @@ class LiveStatus:
         self._warned = False
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="live-status", daemon=True)
-        self._live = (
-            Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
-            if self._console.is_terminal
-            else None
-        )
+        live = Live(console=self._console, auto_refresh=False, vertical_overflow="crop")
+        self._live = live if self._console.is_terminal else None
 
     def __enter__(self) -> LiveStatus:
         if self._live is not None:

@@ -70,9 +70,8 @@ def picture_lines(of: Shown, width: int, height: int | None = None) -> list[Line
         return lines
     for source in of.sources:
         pieces = (*group_pieces(source, of.at), *row_pieces(source, of.at))
-        lines += [
-            Line(line) for line in (*join_pieces(pieces, width), *snapshot_lines(source, width=width, lines=_BARS))
-        ]
+        texts = (*join_pieces(pieces, width), *snapshot_lines(source, width=width, lines=_BARS))
+        lines += map(Line, texts)
     head, foot = [Line(""), *frame.head()], [frame.ticks(), *frame.over_time()]
     room = None if height is None else max(1, (height - len(lines) - len(head) - len(foot)) // len(lanes) - 1)
     lines += head
@@ -113,11 +112,8 @@ class _Frame:
         limits = [source.group.limit for source in of.sources if source.group is not None]
         limit = min((each for each in limits if each is not None), default=None)
         marks = [(limit, "┆"), (of.at, "│"), (of.watermark, "│")]
-        self._marks = {
-            self._column(at): mark
-            for at, mark in marks
-            if at is not None and is_moment(at) and not self._axis.is_past(at)
-        }
+        known = ((at, mark) for at, mark in marks if at is not None and is_moment(at))
+        self._marks = {self._column(at): mark for at, mark in known if not self._axis.is_past(at)}
 
     def head(self) -> Iterator[Line]:
         """Yield the times of the watermark and of the present, and the time between them."""
@@ -144,10 +140,8 @@ class _Frame:
     def row(self, lane: Lane) -> Line:
         """Return a row: who, how it is, how far it is, and how much of it is unread."""
         behind = behind_text(behind_clock(self._of.at, lane.watermark))
-        bar = (
-            self._marks.get(i, cell) if cell in " ·" else cell
-            for i, cell in enumerate(_bar(lane, self._axis, self._size))
-        )
+        drawn = enumerate(_bar(lane, self._axis, self._size))
+        bar = (self._marks.get(i, cell) if cell in " ·" else cell for i, cell in drawn)
         name = printable(lane.name)[: self._name]
         is_short = len(lane.word) <= _WORD
         word = "HOLDS" if lane.look is Look.HOLDS else lane.word if is_short else "elsewhere"

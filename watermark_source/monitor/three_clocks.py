@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from watermark_source.durations import count_text, format_duration
@@ -197,7 +198,7 @@ def query_clocks(
         output = output_of(operators, progress or None)
     elif not stateful:
         output = sent
-    unprocessed = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
+    waiting = [source.unprocessed if in_batch else _read_up_to(source.unread, idle_at) for source in sources]
     on_time = [source for source in sources if not source.processing_time]
     newest = [min(source.newest, now) for source in on_time if source.newest is not None]
     rows_at = [at for source in sources if (at := _last_arrival(source)) is not None]
@@ -212,11 +213,7 @@ def query_clocks(
         output_watermark=None if isinstance(output, NoWatermark) else output,
         no_output=str(output) if isinstance(output, NoWatermark) else None,
         operators=operators.operators if isinstance(operators, BatchWatermarks) else (),
-        unprocessed=min(
-            (each for each in unprocessed if each is not None),
-            key=lambda each: each.arrived,
-            default=None,
-        ),
+        unprocessed=min(filter(None, waiting), key=attrgetter("arrived"), default=None),
         newest=max(newest, default=None),
         rows_at=max(rows_at, default=None),
         state_rows=sum(operator.get("numRowsTotal", 0) for operator in holding),
@@ -334,14 +331,9 @@ def diagnose(of: QueryClocks, tolerance: int = TOLERANCE) -> Diagnosis:
     no_watermark = bool(of.state_rows) and passed_by_operators(of) is None
     waits = parts.held + (parts.quiet if of.state_rows else 0)
     paused = _paused(of)
-    found, _ = max(
-        (
-            (DelayVerdict.ROWS_WAIT if paused else DelayVerdict.BATCH_SLOW, parts.processing),
-            (DelayVerdict.DATA_OLD, parts.age),
-            (DelayVerdict.ROWS_WAIT, waits),
-        ),
-        key=lambda part: part[1],
-    )
+    unread = DelayVerdict.ROWS_WAIT if paused else DelayVerdict.BATCH_SLOW
+    lengths = ((unread, parts.processing), (DelayVerdict.DATA_OLD, parts.age), (DelayVerdict.ROWS_WAIT, waits))
+    found, _ = max(lengths, key=itemgetter(1))
     if parts.processing + parts.age + waits <= tolerance:
         is_quiet = parts.quiet > tolerance or of.nothing_came
         found = DelayVerdict.QUIET if is_quiet else DelayVerdict.FRESH
@@ -529,7 +521,7 @@ def _progress(of: QueryClocks) -> str:
 def _unread(of: QueryClocks) -> str:
     lags = [source.lag for source in of.sources]
     left = sum(lag for lag in lags if lag is not None)
-    return f"; {count_text(left)} rows behind it are unread" if left else ""
+    return f"; {count_text(left, 'row')} behind it {'is' if left == 1 else 'are'} unread" if left else ""
 
 
 def _quiet(of: QueryClocks, parts: Delays) -> str:

@@ -53,7 +53,7 @@ def _splits(source: SourceStatus, target: int, end: int | None) -> Iterator[str]
     if None in held and held.keys() <= {None, HoldKind.LEFT_OUT} and not reached(source.watermark, target):
         yield f"its watermark, {time_text(source.watermark)}, follows with the next batch"
     if more := source.splits_total - len(source.splits):
-        yield f"{count_text(more)} more {source.words.split}s are not in the status"
+        yield f"{count_text(more, f'more {source.words.split}')} {'is' if more == 1 else 'are'} not in the status"
 
 
 def _alike(kind: HoldKind, splits: Sequence[SplitView]) -> Iterator[Sequence[SplitView]]:

@@ -87,9 +87,8 @@ def kind_at(view: SplitView, source: SourceStatus, target: int, end: int | None)
     if view.kind is HoldKind.LEFT_OUT:
         return HoldKind.LEFT_OUT
     # A batch may carry the watermark of its own rows, which those of the splits do not include yet.
-    if source.processing_time or source.is_announced or reached(view.watermark, target):
-        return None
-    if reached(source.watermark, target):
+    is_passed = reached(view.watermark, target) or reached(source.watermark, target)
+    if source.processing_time or source.is_announced or is_passed:
         return None
     if end is None or view.watermark is None or not view.kind.is_caught_up:
         return view.kind

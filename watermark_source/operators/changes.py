@@ -143,6 +143,11 @@ class _Tracked:
         alike = frozenset(places[each] for each in self.alike if each in places)
         return _Tracked(alike, {places.get(each, each): lost for each, lost in self.read.items()})
 
+    def lost_at(self, source: Step) -> Lost | None:
+        """Return what is lost by filters on columns of a source, if anything is."""
+        known = self.alike | {column.number for column in source.output if column.name in _ROWS_ALIKE}
+        return next((lost for each, lost in self.read.items() if each not in known), None)
+
 
 def _source(leaf: Step, declared: SourceTime | None) -> SourceTime | None:
     """Return what a source declares, which is known from the steps above it; ``None`` of one of another project."""
@@ -217,37 +222,26 @@ def need_all_changes(paths: Sequence[Path], key: Sequence[str], change_type: str
     )
 
 
-def _paths(step: Step, tracked: _Tracked, above: SourceTime | None = None) -> Iterator[Path]:
+def _paths(step: Step, tracked: _Tracked | Lost, above: SourceTime | None = None) -> Iterator[Path]:
     below = SourceTime.of_plan(step) or above
     if not step.children:
-        known = tracked.alike | {column.number for column in step.output if column.name in _ROWS_ALIKE}
-        lost = next((lost for each, lost in tracked.read.items() if each not in known), None)
         if (source := _source(step, above)) is not None:
-            yield Path(source, lost)
+            yield Path(source, tracked if isinstance(tracked, Lost) else tracked.lost_at(step))
+    elif isinstance(tracked, Lost):
+        for child in step.streams:
+            yield from _paths(child, tracked, below)
     elif step.kind in ("Union", REPRESENTED):
         for part in step.children:
             yield from _paths(part, tracked.moved(_by_place(step, part)), below)
     elif (own := _own_operator(step)) is not None:
         packed = _input(step)
-        if INNER in own:
-            yield from _lost_in(packed, Lost("an inner temporal_join"), below)
-        else:
-            yield from _paths(packed, tracked.moved(_by_name(step, packed)), below)
+        inner = Lost("an inner temporal_join")
+        yield from _paths(packed, inner if INNER in own else tracked.moved(_by_name(step, packed)), below)
     else:
         known_step = _STEPS.get(step.kind, _kept if step.kind in KEEP_EVERY_ROW else _unknown)
         kept = known_step(step, tracked)
         for child in step.streams:
-            yield from _lost_in(child, kept, below) if isinstance(kept, Lost) else _paths(child, kept, below)
-
-
-def _lost_in(step: Step, lost: Lost, above: SourceTime | None) -> Iterator[Path]:
-    """Yield all sources below an operator that loses rows."""
-    if not step.children:
-        if (source := _source(step, above)) is not None:
-            yield Path(source, lost)
-    else:
-        for child in step.streams:
-            yield from _lost_in(child, lost, SourceTime.of_plan(step) or above)
+            yield from _paths(child, kept, below)
 
 
 # What each operator does with the columns of interest, or that it may lose rows.

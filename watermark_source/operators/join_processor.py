@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import pickle
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import zip_longest
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.changes import INNER, JOIN
@@ -24,11 +24,11 @@ from watermark_source.operators.packs import IS_PROBE, ROWS
 from watermark_source.operators.state_calls import VALUE, KeyValues, value_of
 from watermark_source.operators.waiting_rows import (
     Buffer,
-    MapPieces,
     RowLayout,
     Waiting,
     from_bytes,
     gathered,
+    piece_state,
     to_bytes,
     watermark_past,
 )
@@ -164,10 +164,25 @@ class JoinLayout:
                 f"follow_watermark: {self.deletions.remedy}, for which build needs the column of that time. Or let the "
                 "source's event time be the time of each change"
             )
-        if not self.deletions.of_changes and not {v.time for v in (*before, *new) if v.row is not None}.isdisjoint(
-            v.time for v in (*after, *new) if v.row is None
-        ):
-            _warn_of_one_time(self.name, self.deletions.remedy)
+        if not self.deletions.of_changes:
+            if _begins_and_ends((*before, *new), (*after, *new)):
+                _warn_of_one_time(self.name, self.deletions.remedy)
+        elif not self.sequence and _begins_and_ends(new, new):
+            _warn_of_no_order(self.name)
+
+
+def _begins_and_ends(begun: Iterable[Version], ended: Iterable[Version]) -> bool:
+    """Return whether a version begins at a time at which one ends."""
+    return not {v.time for v in begun if v.row is not None}.isdisjoint(v.time for v in ended if v.row is None)
+
+
+@cache
+def _warn_of_no_order(name: str) -> None:
+    _log.warning(
+        "%s: build has a row and a deletion of one key with one time, and no column orders them: the deletion counts "
+        'as the earlier one, and the row stays. For a topic write sequence="offset", and keep that column in build',
+        name,
+    )
 
 
 @cache
@@ -181,9 +196,7 @@ def _warn_of_one_time(name: str, remedy: str) -> None:
     )  # fmt: skip
 
 
-_BUCKET_STATE = StructType(
-    [StructField("layout", StringType()), StructField("waiting", BinaryType()), StructField("prune", LongType())]
-)
+_BUCKET_STATE = StructType().add("layout", "string").add("waiting", "binary").add("prune", "long")
 _FIRST_MOMENT = -(2**63)
 
 
@@ -218,7 +231,7 @@ class TemporalJoinProcessor(StatefulProcessor):
         self._handle = handle
         self._bucket = handle.getValueState("bucket", _BUCKET_STATE)
         self._versions = KeyValues(handle, "versions")
-        self._pieces = MapPieces(handle, "waiting")
+        self._pieces = piece_state(handle, "waiting")
         self._stale = handle.getListState("stale", VALUE)
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
@@ -441,14 +454,8 @@ def merged(stored: Sequence[Version], new: Sequence[Version]) -> list[Version]:
 
     Both arguments are sorted by time; in ``new`` versions with equal times are in order of arrival.
     """
-    if not stored or (new and stored[-1].time < new[0].time):
-        together = [*stored, *new]
-    else:
-        together = sorted([*stored, *new], key=lambda version: version.time)  # stable
-    return [
-        version for version, following in zip_longest(together, together[1:])
-        if following is None or following.time != version.time
-    ]  # fmt: skip
+    in_order = sorted([*stored, *new], key=attrgetter("time"))  # stable
+    return list({version.time: version for version in in_order}.values())
 
 
 def needed_after(versions: Sequence[Version], moment: int) -> Sequence[Version]:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.state_calls import value_of
 from watermark_source.operators.waiting_rows import (
     Buffer,
-    MapPieces,
     RowLayout,
     Waiting,
     from_bytes,
+    piece_state,
     to_bytes,
 )
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues, ValueState
 
-_INDEX = StructType([StructField("columns", StringType()), StructField("pieces", BinaryType())])
+_INDEX = StructType().add("columns", "string").add("pieces", "binary")
 
 
 class OrderingProcessor(StatefulProcessor):
@@ -45,13 +45,10 @@ class OrderingProcessor(StatefulProcessor):
         """Open the state."""
         self._handle = handle
         self._index: ValueState = handle.getValueState("index", _INDEX)
-        self._pieces = MapPieces(handle, "pieces")
+        self._pieces = piece_state(handle, "pieces")
 
     def handleInputRows(
-        self,
-        key: Any,
-        rows: Iterator[pd.DataFrame],
-        timerValues: TimerValues,
+        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: TimerValues
     ) -> Iterator[pd.DataFrame]:
         """Add new rows to the state; emit late rows at once."""
         packs = sorted(
@@ -72,10 +69,7 @@ class OrderingProcessor(StatefulProcessor):
                 self._handle.registerTimer(new)
 
     def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: TimerValues,
-        expiredTimerInfo: ExpiredTimerInfo,
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
     ) -> Iterator[pd.DataFrame]:
         """Emit the rows that the watermark has passed."""
         buffer = self._read()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import BinaryType, BooleanType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from watermark_source.arrow_columns import column, repeated
 from watermark_source.operators.waiting_rows import RowLayout, by_bucket, from_bytes, gathered, to_bytes
@@ -49,14 +49,13 @@ def packer(columns: pa.Schema, packed: StructType, tags: Callable[[int], tuple[i
 # Packs of temporal_join.
 
 BUCKET, IS_PROBE, ROWS = "bucket", "is_probe", "rows"
-PACKED = StructType(
-    [
-        StructField(BUCKET, IntegerType(), nullable=False),
-        StructField(IS_PROBE, BooleanType(), nullable=False),
-        StructField(ROWS, BinaryType(), nullable=False),
-    ]
+PACKED = (
+    StructType()
+    .add(BUCKET, "integer", nullable=False)
+    .add(IS_PROBE, "boolean", nullable=False)
+    .add(ROWS, "binary", nullable=False)
 )
-UNPACKED = StructType([StructField(ROWS, BinaryType())])
+UNPACKED = StructType().add(ROWS, "binary")
 
 
 def unpacker(schema: pa.Schema, name: str) -> Batches:
@@ -74,15 +73,10 @@ def unpacker(schema: pa.Schema, name: str) -> Batches:
 # Packs of order_by_event_time, which number the packs of a task to restore the order of arrival.
 
 ORDERING_BUCKET = "__bucket"
-ORDERING_PACKED = StructType(
-    [
-        StructField(ORDERING_BUCKET, IntegerType()),
-        StructField("task", IntegerType()),
-        StructField("number", LongType()),
-        StructField("rows", BinaryType()),
-    ]
+ORDERING_PACKED = (
+    StructType().add(ORDERING_BUCKET, "integer").add("task", "integer").add("number", "long").add(ROWS, "binary")
 )
-EMITTED = StructType([StructField("late", BooleanType()), StructField("rows", BinaryType())])
+EMITTED = StructType().add("late", "boolean").add(ROWS, "binary")
 """The operator's output."""
 
 

@@ -44,7 +44,7 @@ from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, packer, u
 from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
-from watermark_source.spark.follow import is_case_sensitive, quoted, spelling
+from watermark_source.spark.follow import name_fold, present, quoted, spelling
 from watermark_source.spark.plan_steps import Step
 from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.source_time import SourceTime
@@ -135,7 +135,7 @@ def temporal_join(
     if probe_source.processing_time or not wait:
         _need_waiting_or_none(probe, probe_source, [build_source, *declarations(plan)], buffer=buffer, wait=wait)
     probe_key, build_key = names_of_key(probe, build, on)
-    kind = next(iter(_present(build, CHANGE_TYPE)), None) if change_type is None else change_type
+    kind = next(iter(present(build, CHANGE_TYPE)), None) if change_type is None else change_type
     kind = None if kind is None else spelling(build, kind, CALLER)
     paths = row_paths(plan, [*build_key, kind or CHANGE_TYPE])
     changes = dict.fromkeys(path.source for path in paths if _has_changes(path.source))
@@ -372,9 +372,9 @@ def _sequence_of_changes(
     topics = [source for source in changes if source.reads_to_end_first]
     if not topics or as_list(sequence or (), "sequence"):
         return sequence
-    if offset := _present(build, TOPIC_SEQUENCE):
+    if offset := present(build, TOPIC_SEQUENCE):
         # A union of topics and tables has the columns of both.
-        return (*offset, *(_present(build, *SEQUENCE) if len(topics) < len(changes) else ()))
+        return (*offset, *(present(build, *SEQUENCE) if len(topics) < len(changes) else ()))
     raise UsageError(
         f"{CALLER}: build ({topics[0].source}) is a topic, and no column orders the rows of a key: of two in one batch "
         f"the older one might count. Keep the topic's column {TOPIC_SEQUENCE!r} in build: the result does not have it. "
@@ -450,12 +450,6 @@ class BuildColumns:
     """The columns that the join adds to the probe's."""
 
 
-def _present(df: DataFrame, *names: str) -> list[str]:
-    """Return the columns of these names, spelled as in the schema, in which Spark may ignore case."""
-    fold = str if is_case_sensitive(df) else str.lower
-    return [column for name in names for column in df.columns if fold(column) == name]
-
-
 def columns_of_build(
     df: DataFrame, on: Sequence[str], time: str, kind: str | None, sequence: str | Sequence[str] | None
 ) -> BuildColumns:
@@ -464,7 +458,7 @@ def columns_of_build(
     Raises:
         UsageError: a column does not exist, or a column of ``sequence`` has no order.
     """
-    ordered = _present(df, *SEQUENCE) if sequence is None else as_list(sequence, "sequence")
+    ordered = present(df, *SEQUENCE) if sequence is None else as_list(sequence, "sequence")
     ordered = [spelling(df, name, CALLER) for name in ordered]
     for name in ordered:
         if not _is_compared(df.schema[name].dataType, *_ORDERED):
@@ -478,7 +472,7 @@ def columns_of_build(
 
 def refuse_equal_names(probe: DataFrame, added: Sequence[str]) -> None:
     """Raise ``UsageError`` if two columns of the result would have the same name."""
-    fold = str if is_case_sensitive(probe) else str.lower
+    fold = name_fold(probe)
     names = [fold(name) for name in (*probe.columns, *added)]
     twice = sorted({name for name in (*probe.columns, *added) if names.count(fold(name)) > 1})
     if twice:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import MapState, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from watermark_source.grouping import grouped
@@ -144,19 +144,9 @@ class Waiting:
     """Number of rows that have arrived so far, which is the arrival number of the next row."""
 
     @property
-    def earliest(self) -> int | None:
-        """The earliest waiting event time in microseconds; ``None`` if no row waits."""
-        return min((piece.first.time for piece in self.pieces), default=None)
-
-    @property
     def alarm(self) -> int | None:
-        """The first watermark, in milliseconds, that releases a row."""
-        return None if self.earliest is None else watermark_past(self.earliest)
-
-    def small(self, sizes: Sizes) -> tuple[SortedRun, ...]:
-        """Return the small pieces, if there are enough of them to merge."""
-        small = tuple(piece for piece in self.pieces if piece.size < sizes.piece // 2)
-        return small if len(small) > sizes.most_small else ()
+        """The first watermark, in milliseconds, that releases a row; ``None`` if no row waits."""
+        return min((watermark_past(piece.first.time) for piece in self.pieces), default=None)
 
     def waves(self, watermark: int, sizes: Sizes) -> Iterator[tuple[list[SortedRun], Place]]:
         """Return the pieces that the watermark has reached, in the order of their first rows, and where each wave ends.
@@ -200,7 +190,8 @@ class Buffer:
     """One bucket during one call. ``waiting`` is the current index, which the caller writes to the state."""
 
     layout: RowLayout
-    store: PieceStore
+    store: MapState
+    """See ``piece_state``."""
     waiting: Waiting = field(default_factory=Waiting)
     sizes: Sizes = field(default_factory=Sizes)
 
@@ -221,14 +212,17 @@ class Buffer:
         times = self.layout.times(rows)
         late, on_time = partitioned(rows, times <= (_NO_TIME if watermark is None else watermark))
         if on_time.num_rows:
-            numbered = with_arrival(on_time, self.layout, self.waiting.arrived)
-            self.waiting = replace(self.waiting, arrived=self.waiting.arrived + on_time.num_rows)
+            first, end = self.waiting.arrived, self.waiting.arrived + on_time.num_rows
+            columns = [*on_time.columns, integer_column(np.arange(first, end))]
+            numbered = pa.RecordBatch.from_arrays(columns, schema=self.layout.waiting)
+            self.waiting = replace(self.waiting, arrived=end)
             self._replace((), in_order([numbered], self.layout))
         return late
 
     def merge_small(self) -> None:
         """Merge small pieces if there are many of them: after many small batches, reading them would be slow."""
-        if small := self.waiting.small(self.sizes):
+        small = [piece for piece in self.waiting.pieces if piece.size < self.sizes.piece // 2]
+        if len(small) > self.sizes.most_small:
             self._replace(small, in_order(self._read(small), self.layout))
 
     def release(self, watermark: Micros) -> Iterator[pa.RecordBatch]:
@@ -246,48 +240,22 @@ class Buffer:
             self._replace(old, remaining[0])
 
     def _read(self, pieces: Sequence[SortedRun]) -> list[pa.RecordBatch]:
-        return [from_bytes(self.store.read(piece.number), self.layout.waiting) for piece in pieces]
+        stored: Iterator[Any] = (self.store.getValue((piece.number,)) for piece in pieces)
+        return [from_bytes(bytes(data), self.layout.waiting) for (data,) in stored]
 
     def _replace(self, old: Sequence[SortedRun], ordered: pa.RecordBatch) -> None:
         """Write sorted rows in place of old pieces."""
         new = list(runs(ordered, self.layout, self.sizes.piece))
         self.waiting, pieces = self.waiting.with_replaced(old, [(first, len(data)) for first, data in new])
         for piece in old:
-            self.store.remove(piece.number)
+            self.store.removeKey((piece.number,))
         for piece, (_, data) in zip(pieces, new, strict=True):
-            self.store.write(piece.number, data)
+            self.store.updateValue((piece.number,), (data,))
 
 
-class PieceStore(Protocol):
-    """Stores the bytes of pieces by their numbers."""
-
-    def read(self, number: int) -> bytes:
-        """Return a piece."""
-
-    def write(self, number: int, data: bytes) -> None:
-        """Store a piece."""
-
-    def remove(self, number: int) -> None:
-        """Delete a piece."""
-
-
-class MapPieces:
-    """A ``PieceStore`` in a map state, for the grouping key that Spark is processing."""
-
-    def __init__(self, handle: StatefulProcessorHandle, name: str) -> None:
-        self._state = handle.getMapState(name, _NUMBER, _ROWS)
-
-    def read(self, number: int) -> bytes:
-        """Return a piece."""
-        return bytes(self._state.getValue((number,))[0])  # type: ignore[index]
-
-    def write(self, number: int, data: bytes) -> None:
-        """Store a piece."""
-        self._state.updateValue((number,), (data,))
-
-    def remove(self, number: int) -> None:
-        """Delete a piece."""
-        self._state.removeKey((number,))
+def piece_state(handle: StatefulProcessorHandle, name: str) -> MapState:
+    """Return the state that holds the bytes of pieces by their numbers, for the key that Spark is processing."""
+    return handle.getMapState(name, _NUMBER, _ROWS)
 
 
 def partitioned(rows: pa.RecordBatch, is_first: npt.NDArray[np.bool_]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -297,12 +265,6 @@ def partitioned(rows: pa.RecordBatch, is_first: npt.NDArray[np.bool_]) -> tuple[
     if is_first.all():
         return rows, rows.slice(0, 0)
     return rows_at(rows, np.flatnonzero(is_first)), rows_at(rows, np.flatnonzero(~is_first))
-
-
-def with_arrival(rows: pa.RecordBatch, layout: RowLayout, first: int) -> pa.RecordBatch:
-    """Return rows with their arrival numbers, which begin at ``first``."""
-    arrival = integer_column(np.arange(first, first + rows.num_rows))
-    return pa.RecordBatch.from_arrays([*rows.columns, arrival], schema=layout.waiting)
 
 
 def in_order(parts: Sequence[pa.RecordBatch], layout: RowLayout) -> pa.RecordBatch:

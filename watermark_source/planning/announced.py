@@ -179,8 +179,7 @@ def with_statements(
             RemarkKind.NEW_TOPIC,
             f"the data's topic was deleted and created again: it had the id {table.topic}, and has {topic}. What was "
             "announced of the earlier one is dropped, and the watermark waits until each known writer has announced "
-            "again. Positions are of the earlier one, too: rows that the new one has before them are not read; to read "
-            "it whole, begin with a new checkpoint location",
+            "again",
         )
     for each in logged:
         statement = each.statement
@@ -630,7 +629,9 @@ def needed_from(
     """Return what the checkpoint keeps of a plan; ``before`` while the log has not been read to its end yet.
 
     All but the newest of the writers that no plan waits for are left out, so that a checkpoint does not grow with each
-    that is gone: a restart learns of them when they announce again. ``sent``: the watermark as the plan leaves it.
+    that is gone: a restart learns of them when they announce again. A run leaves out each whose time to live has
+    passed: once the log has no record of it, none shows the next run for how long it has been silent. ``sent``: the
+    watermark as the plan leaves it.
     """
     if not observed.is_current or observed.next_position is None:
         return before
@@ -638,7 +639,9 @@ def needed_from(
     # While a watermark waits for its interval, all matter.
     is_sent = _combined(table, every, sent) == sent
     past = [w for w in every if is_sent and w.writer.name not in observed.by.names and _is_past(w, sent)]
-    past = sorted(past, key=lambda w: w.at.position if w.at else -1)[:-_UNAWAITED_IN_CHECKPOINT]
+    by_age = sorted(past, key=lambda w: w.at.position if w.at else -1)
+    older = by_age[:-_UNAWAITED_IN_CHECKPOINT]
+    past = older + [w for w in by_age[len(older) :] if observed.is_run and w.status is WriterStatus.SILENT]
     gone = {w.writer.name for w in past}
     kept = {name: writer for name, writer in table.writers.items() if name not in gone}
     needed = (at for writer in kept.values() if (at := writer.needed) is not None)

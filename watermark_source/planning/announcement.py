@@ -194,23 +194,25 @@ _WATERMARKS: Final = "python -m watermark_source watermarks --help"
 """The command that shows the one about the writers of a log, where its connector is not known."""
 
 
-def writers_line(names: Sequence[str], command: str | None = None) -> str:
+def writers_line(names: Sequence[str], command: str | None = None, limit: int | None = None) -> str:
     """Return what to do about writers that announce nothing; without names, about a topic that none announces for."""
     if names:
-        return f"start writer {listed(names)}; {gone_line(names, command)}"
+        return f"start writer {listed(names)}; {gone_line(names, command, limit)}"
     return (
         "start the query that writes the topic, with announce_watermark(query, topic=…), or another program with a "
         'WatermarkAnnouncer; where nothing announces, leave .option("watermarkStrategy", "announced") out'
     )
 
 
-def gone_line(names: Sequence[str], command: str | None = None) -> str:
-    """Return what to do about writers that announce no more; ``command``: about the writers of their log."""
+def gone_line(names: Sequence[str], command: str | None = None, limit: int | None = None) -> str:
+    """Return what to do about writers that announce no more.
+
+    ``command``: about the writers of their log; ``limit``: the milliseconds of ``writerTimeToLive``, if it is set.
+    """
     name, it = (names[0], "it") if len(names) == 1 else ("WRITER", "one")
-    return (
-        f'if {it} is gone for good: .option("writerTimeToLive", "10 minutes") waits for it no longer; or '
-        f"{on_writers(f'drop {name}', command)}, and remove its name from announcedBy, if it is there"
-    )
+    waits = "" if limit is not None else '.option("writerTimeToLive", "10 minutes") waits for it no longer; or '
+    drop = on_writers(f"drop {name}", command)
+    return f"if {it} is gone for good: {waits}{drop}, and remove its name from announcedBy, if it is there"
 
 
 def on_writers(action: str, command: str | None = None) -> str:

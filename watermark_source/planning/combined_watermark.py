@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from watermark_source.planning.announced import reached
 from watermark_source.planning.group import FIRST, OtherMembers
+from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
@@ -105,14 +106,24 @@ def knows_new_splits(before: SourceState, logs: ObservedLogs) -> bool:
     return logs.unknown <= before.splits.keys()
 
 
-def positions_of(splits: Mapping[Split, SplitState], ends: Mapping[Split, int] | None = None) -> dict[str, int]:
-    """Return where each partition is planned up to, by the name that announcements give it: its number.
+def positions_of(splits: Mapping[Split, SplitState]) -> dict[str, int]:
+    """Return where each partition is planned up to, by the name that announcements give it: its number."""
+    return {str(split.number): at.position for split, at in splits.items()}
 
-    ``ends``: those of the logs, where they may be shorter than what was planned. One that was truncated is read again
-    from its end.
+
+def kept_positions(state: SourceState, logs: ObservedLogs, topic: str | None) -> dict[str, int]:
+    """Return ``positions_of``, each at most where reading goes on: its log may be truncated, or created again.
+
+    ``topic``: the id of the log that announcements are about, which may be known before the log is discovered.
     """
-    known = {} if ends is None else ends
-    return {str(split.number): min(at.position, known.get(split, at.position)) for split, at in splits.items()}
+    anew = created_again(state.ids, logs)
+    most = {**logs.ends, **{split: at.position for split, at in partings(state.splits, logs).items()}}
+    return {
+        str(split.number): 0
+        if split.log in anew or (topic is not None and state.ids.get(split.log, topic) != topic)
+        else min(at.position, most.get(split, at.position))
+        for split, at in state.splits.items()
+    }
 
 
 # Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.

@@ -92,7 +92,7 @@ class _Lost(NamedTuple):
 def _created_again(split: Split, state: SplitState, earliest: int, ids_text: str, shown: PositionText) -> _Lost:
     text = (
         f"{split} was read up to {shown(split, state.position)}, and {split.log} was deleted and created again since: "
-        f"{ids_text}. It is another log, to be read from its beginning, "
+        f"{ids_text}. It is another log, or that of another cluster, to be read from its beginning, "
         f"{shown(split, earliest)}; what the earlier one had from there on, if anything, is gone"
     )
     continuing = replace(state, position=earliest, observed=earliest, epoch=None)
@@ -121,9 +121,10 @@ def _unread(split: Split, state: SplitState, found: Cut, shown: PositionText) ->
 def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> _Lost:
     text = (
         f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: the topic or "
-        "table was re-created or truncated"
+        "table was re-created or truncated, or its newest rows are of transactions that are still open, and that an "
+        "earlier run did not wait for. Then run the query again once they have ended: what is skipped comes twice"
     )
-    return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end))
+    return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end, epoch=None))
 
 
 def _expired(split: Split, state: SplitState, earliest: int, end: int, on_loss: OnLoss) -> _Lost:

@@ -23,7 +23,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import WatermarkCharacteristic
 from watermark_source.spark.column_names import CLOCK, DECLARED, EVENT_TIME
-from watermark_source.spark.follow import DELAY_KEY, is_case_sensitive, known_columns, parsed_delay
+from watermark_source.spark.follow import DELAY_KEY, known_columns, parsed_delay, present
 from watermark_source.spark.query_plan import steps_of
 from watermark_source.spark.source_evolution import evolves
 from watermark_source.spark.source_time import SourceTime
@@ -121,8 +121,7 @@ def _need_plain_stream(df: DataFrame) -> None:
 
 
 def _need_new_column(df: DataFrame, name: str) -> None:
-    fold = str if is_case_sensitive(df) else str.lower
-    if taken := [column for column in df.columns if fold(column) == fold(name)]:
+    if taken := present(df, name):
         raise UsageError(
             f"{_CALLER}: the stream has a column {taken[0]!r} already. Give the new column another name: "
             f'{_CALLER}(stream, "batch_time"); or drop or rename that one first'

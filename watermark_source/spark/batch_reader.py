@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from operator import attrgetter
 
 import pyarrow as pa
@@ -93,26 +94,18 @@ def read_pieces(reader: BatchRangeReader, pieces: Sequence[OpenPiece], schema: S
     ids = {piece.range.split.log: id_ for piece in pieces if (id_ := piece.whole.log_id) is not None}
     reader = of_logs(reader, ExpectedLogs(ids))
     from_beginning = frozenset(piece.range.split for piece in pieces if piece.whole.late_start)
-    for ranges in _rounds(_bound(reader, pieces)):
+    late = frozenset(piece.range.split for piece in pieces if piece.is_late)
+    logs = reader.log_ranges(late) if late else {}
+    # A range of a deleted split stays as planned: the reader decides about the loss.
+    bound = [bind(p, logs[p.range.split]) if p.range.split in logs else p.range for p in pieces]
+    for ranges in _rounds(bound):
         for batch in reader.read(ranges, from_beginning=from_beginning):
             yield data_batch(batch, batch.event_time, schema)
 
 
 def _rounds(ranges: Sequence[SplitRange]) -> list[list[SplitRange]]:
     """Return the ranges in rounds, each with at most one range of a split: a reader takes one at a time."""
-    rounds: list[list[SplitRange]] = [[]]
-    turn: Counter[Split] = Counter()
+    of_splits: defaultdict[Split, list[SplitRange]] = defaultdict(list)
     for each in ranges:
-        at = turn[each.split]
-        turn[each.split] += 1
-        if at == len(rounds):
-            rounds.append([])
-        rounds[at].append(each)
-    return rounds
-
-
-def _bound(reader: BatchRangeReader, pieces: Sequence[OpenPiece]) -> list[SplitRange]:
-    late = frozenset(piece.range.split for piece in pieces if piece.is_late)
-    logs = reader.log_ranges(late) if late else {}
-    # A range of a deleted split stays as planned: the reader decides about the loss.
-    return [bind(p, logs[p.range.split]) if p.range.split in logs else p.range for p in pieces]
+        of_splits[each.split].append(each)
+    return [[each for each in turn if each is not None] for turn in zip_longest(*of_splits.values())] or [[]]

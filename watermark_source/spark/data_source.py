@@ -6,14 +6,14 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructField, StructType
 
-from watermark_source.errors import OptionError, UsageError
+from watermark_source.errors import OptionError, UsageError, WatermarkSourceError
 from watermark_source.installation import need, need_compiler
 from watermark_source.option_table import (
     Option,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from watermark_source.contract.stream import SourceDefinition
     from watermark_source.planning.policy import RowLimits
     from watermark_source.planning.strategy import Abilities
-    from watermark_source.spark.batch_reader import AlignedBatchReader
     from watermark_source.spark.options import SourceOptions
     from watermark_source.spark.stream_reader import AlignedStreamReader
 
@@ -189,9 +188,12 @@ class AlignedDataSource(DataSource):
         self._need()
         if self._own_from is not None and self._own_from not in sys.path:
             sys.path.append(self._own_from)
-        from watermark_source.spark.stream_reader import made_or_refused  # noqa: PLC0415 - see the class's docstring
+        from watermark_source.spark.stream_reader import RefusedStreamReader  # noqa: PLC0415 - see the class's docstring
 
-        return made_or_refused(partial(self._stream_reader, schema))
+        try:
+            return self._stream_reader(schema)
+        except WatermarkSourceError as reason:
+            return RefusedStreamReader(reason)
 
     @hides_own_frames
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -200,7 +202,16 @@ class AlignedDataSource(DataSource):
         A warning names the given options that only a stream takes.
         """
         self._need()
-        return self._batch_reader(schema)
+        from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
+        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
+
+        options, schema = self._given(schema)
+        batch = self.batch(options)
+        refuse_user_schema(schema, self._schema(self.source(options), options), self.name())
+        if ignored := self.option_table().ignored_in_batch(options.given):
+            _log.warning("A batch read ignores %s", ", ".join(ignored))
+        kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
+        return kind(batch, options.engine, schema)
 
     def _need(self) -> None:
         need_supported_spark()
@@ -222,6 +233,7 @@ class AlignedDataSource(DataSource):
         return self.source_options(given), schema
 
     def _stream_reader(self, schema: StructType) -> AlignedStreamReader:
+        from watermark_source.planning.policy import OnLoss  # noqa: PLC0415
         from watermark_source.spark.stream_reader import AlignedStreamReader  # noqa: PLC0415
         from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
 
@@ -229,27 +241,9 @@ class AlignedDataSource(DataSource):
         self.check_stream(options)
         source = self.source(options)
         refuse_user_schema(schema, self._schema(source, options), self.name())
-        limits = self.row_limits(options)
-        return AlignedStreamReader(
-            source,
-            options.engine,
-            schema,
-            max_rows=limits.most,
-            minimum_rows=limits.minimum,
-            fail_on_data_loss=options["failOnDataLoss"],
-        )
-
-    def _batch_reader(self, schema: StructType) -> AlignedBatchReader:
-        from watermark_source.spark.batch_reader import AlignedBatchReader, NarrowingBatchReader  # noqa: PLC0415
-        from watermark_source.spark.stream_schema import refuse_user_schema  # noqa: PLC0415
-
-        options, schema = self._given(schema)
-        batch = self.batch(options)
-        refuse_user_schema(schema, self._schema(self.source(options), options), self.name())
-        if ignored := self.option_table().ignored_in_batch(options.given):
-            _log.warning("A batch read ignores %s", ", ".join(ignored))
-        kind = NarrowingBatchReader if batch.takes_filters else AlignedBatchReader
-        return kind(batch, options.engine, schema)
+        limits, losses = self.row_limits(options), OnLoss(fails=options["failOnDataLoss"])
+        policy = replace(options.engine.policy, minimum_rows=limits.minimum, on_loss=losses)
+        return AlignedStreamReader(source, replace(options.engine, policy=policy), schema, limits.most)
 
 
 def imported_from(cls: str) -> str:

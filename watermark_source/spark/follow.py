@@ -9,6 +9,7 @@ column. A filter that is not deterministic keeps the optimizer from pushing filt
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
@@ -42,15 +43,21 @@ def spelling(df: DataFrame, name: str, caller: str) -> str:
     """
     if name in df.columns:
         return name
-    found = [] if is_case_sensitive(df) else [c for c in df.columns if c.lower() == name.lower()]
+    found = present(df, name)
     if len(found) != 1:
         raise UsageError(f"{caller}: there is no column {name!r}; the columns are {df.columns}")
     return found[0]
 
 
-def is_case_sensitive(df: DataFrame) -> bool:
-    """Return whether names that differ in case alone are different names."""
-    return df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+def present(df: DataFrame, *names: str) -> list[str]:
+    """Return the columns of these names, spelled as in the schema, in which Spark may ignore case."""
+    fold = name_fold(df)
+    return [column for name in names for column in df.columns if fold(column) == fold(name)]
+
+
+def name_fold(df: DataFrame) -> Callable[[str], str]:
+    """Return what two columns' names have in common that Spark takes for one."""
+    return str if df.sparkSession.conf.get("spark.sql.caseSensitive") == "true" else str.lower
 
 
 # ``split_late``: the rows on time and the late ones, as two streams.

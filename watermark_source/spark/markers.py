@@ -28,7 +28,7 @@ SNAPSHOT_COMPLETE = "snapshot_complete"
 CAUGHT_UP = "caught_up"
 """The reason of a status of the whole source, once: its logs have been read to the ends that they had at the start."""
 
-_STATUS_NAME = {SplitStatus.ACTIVE: "active", SplitStatus.IDLE: "idle", SplitStatus.PAUSED: "paused"}
+
 _REASONS: Final[Mapping[SplitStatus, str]] = {
     SplitStatus.ACTIVE: "has rows to read",
     SplitStatus.IDLE: "nothing to read, or nothing with an event time, for longer than idleTimeout",
@@ -62,7 +62,7 @@ def markers_between(before: SourceState, after: SourceState) -> tuple[Marker, ..
     for split in sorted(changed_status(before.splits, after.splits)):
         state = after.splits[split]
         row = Marker(
-            "status", split.log, split.number, state.watermark, _STATUS_NAME[state.status],
+            "status", split.log, split.number, state.watermark, state.status.name.lower(),
             after.use_processing_time, _REASONS[state.status],
         )  # fmt: skip
         (last if state.status is SplitStatus.IDLE else first).append(row)

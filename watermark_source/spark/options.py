@@ -44,7 +44,7 @@ class EngineOptions:
 
     source_name: str
     policy: PlanPolicy
-    """What the planner goes by; a run adds its ``on_loss`` and ``minimum_rows``."""
+    """What the planner goes by; a stream's reader has its ``on_loss`` and ``minimum_rows``, too."""
     group: GroupOptions | None
     """``None``: the source is in no alignment group."""
     watermark_warning_after: int
@@ -73,8 +73,7 @@ class EngineOptions:
             OptionError: options that cannot be together, or one that another needs.
         """
         row = strategy_row(values["watermarkStrategy"])
-        row.check(given, abilities)
-        row.check_excluded(values, given)
+        row.check(values, given, abilities)
         _check_drift(values)
         strategy = row.make(values, given)
         _check_group(values, given)
@@ -127,16 +126,10 @@ def _group(values: Mapping[str, Any]) -> GroupOptions | None:
         return None
     return GroupOptions(
         name=values["alignmentGroup"],
-        store=_store(values),
+        store=None if values["alignmentStore"] == NO_STORE else values["alignmentStore"],
         time_to_live=values["alignmentTimeToLive"],
         members=values["alignmentMembers"],
     )
-
-
-def _store(values: Mapping[str, Any]) -> str | None:
-    """Return where the members of the group meet, ``None``: nowhere."""
-    store: str = values["alignmentStore"]
-    return None if values["alignmentGroup"] is None or store == NO_STORE else store
 
 
 # What cannot be together, or needs another option. A user reads the first error, so the order is that of ``of``.
@@ -161,7 +154,7 @@ def _check_group(values: Mapping[str, Any], given: Mapping[str, str]) -> None:
     of_others = [f"{name} is set" for name in _OF_OTHERS if given_text(given, name) is not None]
     if group is not None and values["idleFollows"] == GROUP:
         of_others.append("idleFollows is group")
-    if of_others and _store(values) is None:
+    if of_others and values["alignmentStore"] == NO_STORE:
         raise OptionError(
             "alignmentStore", NO_STORE, f"must be a place to meet, because {of_others[0]}", example=DRIVER
         )
@@ -184,7 +177,8 @@ def _check_interval(
 
 def _check_clock(values: Mapping[str, Any]) -> None:
     """Where time is the clock, the group is there to wait for its other members: it needs a store."""
-    if values["watermarkStrategy"] == NONE and values["alignmentGroup"] is not None and _store(values) is None:
+    has_group, meets_none = values["alignmentGroup"] is not None, values["alignmentStore"] == NO_STORE
+    if values["watermarkStrategy"] == NONE and has_group and meets_none:
         raise OptionError(
             "alignmentStore", NO_STORE,
             "cannot be with watermarkStrategy none: on the clock a source waits for others alone",

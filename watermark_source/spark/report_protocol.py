@@ -115,11 +115,7 @@ def messages(reports: Sequence[RangeReport], sender: Sender | None = None) -> It
     named = [] if sender is None else [json.dumps({"query": shortened(sender.query or ""), "run": sender.run}).encode()]
     room = MAX_BODY - sum(map(len, named)) - 2 * len(_BETWEEN)
     for body in grouped(map(_encoded, reports), lambda encoded: len(encoded) + len(_BETWEEN), room):
-        yield _body([*named, *body])
-
-
-def _body(encoded: Sequence[bytes]) -> bytes:
-    return b"[" + _BETWEEN.join(encoded) + b"]"
+        yield b"[" + _BETWEEN.join([*named, *body]) + b"]"
 
 
 def _encoded(r: RangeReport) -> bytes:

@@ -75,8 +75,10 @@ class StrategyRow:
             return f"is not needed here: {self.kind.needless_where_dated}"
         return next((why for ability, why in self.kind.needs.items() if not getattr(abilities, ability)), None)
 
-    def check(self, given: Mapping[str, str], abilities: Abilities) -> None:
-        """Refuse a strategy that the connector cannot serve, or that its system makes needless, and other's options.
+    def check(self, values: Mapping[str, Any], given: Mapping[str, str], abilities: Abilities) -> None:
+        """Refuse a strategy that the connector cannot serve, or that its system makes needless, and others' options.
+
+        So are options that have no meaning with it.
 
         Raises:
             OptionError: what was given, and the reason.
@@ -92,13 +94,6 @@ class StrategyRow:
                     name, text, f"belongs to watermarkStrategy {belongs}, and the strategy is {self.name}",
                     example="leave it out",
                 )  # fmt: skip
-
-    def check_excluded(self, values: Mapping[str, Any], given: Mapping[str, str]) -> None:
-        """Refuse options that have no meaning with the strategy.
-
-        Raises:
-            OptionError: such an option is set.
-        """
         for name, why in self.excluded.items():
             if values[name] not in _OFF:
                 raise OptionError(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +13,6 @@ from pyspark.sql.types import StructType
 
 from watermark_source.contract.stream import SourceDefinition
 from watermark_source.errors import InternalError, WatermarkSourceError
-from watermark_source.planning.policy import MinimumRows
 from watermark_source.spark.executor.reading import run_task, send_unexamined
 from watermark_source.spark.garbage_collector import collect_later
 from watermark_source.spark.options import EngineOptions
@@ -47,14 +46,6 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     latestOffset = read = _refuse  # type: ignore[assignment]
 
 
-def made_or_refused(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
-    """Return the reader, or one whose first call raises the error of creating it."""
-    try:
-        return make()
-    except WatermarkSourceError as reason:
-        return RefusedStreamReader(reason)
-
-
 @dataclass(eq=False, repr=False)
 class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream of one source. Picklable: connections are made on first use, in the process that uses them."""
@@ -63,10 +54,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The source as the user configured it."""
     options: EngineOptions
     schema: StructType
-    _: KW_ONLY
     max_rows: int | None
-    minimum_rows: MinimumRows | None = None
-    fail_on_data_loss: bool
     _membership: Membership | None = field(default=None, init=False)
     _runner: SourceRunner | None = field(default=None, init=False)
 
@@ -89,13 +77,7 @@ class AlignedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             with collect_later():
                 from watermark_source.spark.driver.runner import SourceRunner  # noqa: PLC0415 - see _own_membership
 
-                self._runner = SourceRunner(
-                    self.definition,
-                    self.options,
-                    membership=self._own_membership,
-                    minimum_rows=self.minimum_rows,
-                    fail_on_data_loss=self.fail_on_data_loss,
-                )
+                self._runner = SourceRunner(self.definition, self.options, self._own_membership)
         return self._runner
 
     @hides_own_frames

@@ -60,7 +60,7 @@ def short_time(moment: int | None, now: int) -> str:
     if not is_moment(moment):
         return text
     day, _, time = text.partition(".")[0].partition(" ")
-    return time if watermark_text(now).startswith(day) else f"{day} {time}"
+    return time if watermark_text(now).startswith(day) else f"{day} {time}".rstrip()
 
 
 def _records(hold: Hold) -> str:

@@ -170,10 +170,7 @@ def writer_sentence(of: WriterAt, observed: ObservedAnnouncements) -> str:
     return _announcing(of, observed, silent)
 
 
-_OUT = {
-    WriterStatus.ENDED: "announced that it writes no more",
-    WriterStatus.IDLE: "announced that it is idle",
-}
+_OUT = {WriterStatus.ENDED: "announced that it writes no more", WriterStatus.IDLE: "announced that it is idle"}
 
 
 def _announcing(of: WriterAt, observed: ObservedAnnouncements, silent: int) -> str:
@@ -255,14 +252,15 @@ def _of_writer(hold: Hold, command: str | None) -> tuple[str, str]:
         return (writers_line([]), "watermarkStrategy") if hold.kind is HoldKind.NEVER else ("", "")
     if hold.timeout is not None and (hold.kind is HoldKind.NO_ANSWER or hold.kind.is_caught_up):
         return f"once it has announced nothing for {format_duration(hold.timeout)}, {hold.name} is left out", ""
+    option = "writerTimeToLive" if hold.timeout is None else ""
     if hold.kind is HoldKind.NO_ANSWER:
-        return gone_line([hold.name], command), "writerTimeToLive"
+        return gone_line([hold.name], command, hold.timeout), option
     if hold.kind is not HoldKind.NEVER:
         if not hold.kind.is_caught_up:
             return "", ""
         if hold.quiet is not None and hold.quiet <= _STOPPED_AFTER:
             return f"see why(query) in the job of {hold.name}, which announced less than a minute ago", ""
-    return writers_line([hold.name], command), "writerTimeToLive"
+    return writers_line([hold.name], command, hold.timeout), option
 
 
 def _silent_advice(hold: Hold, words: Words, window: Waiting) -> str:

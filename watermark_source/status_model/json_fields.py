@@ -110,7 +110,7 @@ class Fields:
             "Only what a source of this project reported can be read"
         )
 
-    def _typed(self, key: str, kind: type, expected: str) -> Any:
+    def _typed(self, key: str, kind: type[_Made], expected: str) -> _Made:
         value = self._values.get(key)
         # JSON's true is an int to Python.
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
@@ -119,8 +119,7 @@ class Fields:
 
     def integer(self, key: str) -> int:
         """Return a whole number."""
-        value: int = self._typed(key, int, "an integer")
-        return value
+        return self._typed(key, int, "an integer")
 
     def optional_integer(self, key: str) -> int | None:
         """Return a whole number, ``None`` without the key."""
@@ -128,16 +127,16 @@ class Fields:
 
     def text(self, key: str) -> str:
         """Return a string."""
-        value: str = self._typed(key, str, "a string")
-        return value
+        return self._typed(key, str, "a string")
 
     def flag(self, key: str) -> bool:
         """Return a boolean, false without the key."""
-        return key in self._values and bool(self._typed(key, bool, "true or false"))
+        return key in self._values and self._typed(key, bool, "true or false")
 
     def child(self, key: str) -> Fields:
         """Return the fields of a nested object."""
-        return Fields(self._typed(key, Mapping, "an object"), f"{self._path}{key}.")
+        values = self._typed(key, Mapping, "an object")  # type: ignore[type-abstract]
+        return Fields(values, f"{self._path}{key}.")
 
     def number(self, key: str) -> int:
         """Return the key itself as a split's number."""

@@ -180,11 +180,9 @@ def moving_text(watermark: int | None, stands: int, since: int) -> str:
 def standing_text(stand: Stand, max_future_skew: int | None) -> str:
     """Return the warning of a watermark that stands while a query runs."""
     since = f"since {watermark_text(stand.since)} UTC ({format_duration(stand.lasted)})"
-    what = (
-        "there is no watermark"
-        if stand.watermark is None
-        else f"the watermark stands at {moment_text(stand.watermark)}"
-    )
+    what = "there is no watermark"
+    if stand.watermark is not None:
+        what = f"the watermark stands at {moment_text(stand.watermark)}"
     rows = f", with {count_text(stand.rows, 'row')} read since" if stand.rows else ""
     why = _cause(stand, max_future_skew)
     return f"{what} {since}{rows}: no window closes, and no row leaves a join. {why}"
@@ -195,11 +193,9 @@ def end_text(stand: Stand, max_future_skew: int | None) -> str:
 
     Spark's own may have: the source does not see a ``withWatermark``.
     """
-    what = (
-        "there is no watermark yet"
-        if stand.watermark is None
-        else f"the watermark is still {moment_text(stand.watermark)}"
-    )
+    what = "there is no watermark yet"
+    if stand.watermark is not None:
+        what = f"the watermark is still {moment_text(stand.watermark)}"
     runs = ""
     if any(hold.kind in (HoldKind.NEVER, HoldKind.SILENT) and not hold.is_last for hold in stand.source.holds[:1]):
         runs = "; its silence counts from one run to the next"

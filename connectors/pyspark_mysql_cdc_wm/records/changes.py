@@ -223,8 +223,8 @@ class ChangeDecoder:
         if at.size and self._last_with_rows in transactions:
             raise UnsupportedFormatError(
                 f"binlog {file} position {events[at[0], POSITION]}: an XA transaction was prepared, and is too long "
-                "to be left out until it is committed (more than 8 MB, packed 4 MB). Begin a new query behind it, and "
-                "have such a transaction committed in one phase, or in parts"
+                "to be left out until it is committed (more than 8 MB; 4 MB unpacked, if it is compressed). Begin a "
+                "new query behind it, and have such a transaction committed in one phase, or in parts"
             )
         routes.tables[np.isin(routes.transactions, transactions)] = NO_TABLE
 

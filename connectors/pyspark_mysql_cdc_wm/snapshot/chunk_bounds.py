@@ -61,7 +61,7 @@ class DescribedTables:
         self._layout = layout
         self._choice = choice
         self._known = dict(checked)
-        self._warned_of = set(checked)
+        self._warned_of: set[TableName] = set()
 
     def get(self, name: TableName) -> TableColumns | None:
         """Return a table that was described, ``None`` for one that did not exist."""

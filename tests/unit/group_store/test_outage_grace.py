@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from watermark_source.group_store.heartbeat_client import GracePeriod, after_answer, may_be_all
+from watermark_source.group_store.heartbeat_client import GracePeriod, TimedAnswer, after_answer, may_be_all
+from watermark_source.planning.group import OtherMembers
+from watermark_source.planning.watermark import Millis
 
 TTL = 30.0
 
@@ -16,9 +18,8 @@ def answered(
     failed: bool = False,
     is_suspect: bool = False,
 ) -> tuple[GracePeriod, ...]:
-    return after_answer(
-        periods, failed=failed, is_suspect=is_suspect, members=members, previous=previous, now=now, time_to_live=TTL
-    )
+    before = TimedAnswer(OtherMembers(members=members), 0, Millis(0), requested_at=previous, answered_at=previous)
+    return after_answer(periods, before, now, TTL, failed=failed, is_suspect=is_suspect)
 
 
 def test_without_a_reason_every_answer_is_complete() -> None:

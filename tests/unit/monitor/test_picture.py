@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -15,6 +16,8 @@ from watermark_source.monitor.lanes import MOST, Look, lanes_of
 from watermark_source.monitor.page.flags import GAP, NARROW, WIDE, Flag, depth, placed, text_width
 from watermark_source.monitor.page.markup import Markup, joined, percent, tag, with_code
 from watermark_source.monitor.page_content import Page, QueryView
+from watermark_source.planning.watermark import watermark_text
+from watermark_source.status_model.hold_causes import short_time
 
 
 def only(of: Page) -> QueryView:
@@ -41,6 +44,17 @@ def test_of_many_partitions_the_lowest_are_rows_and_all_others_one_a_status(part
         assert others[0].spread is not None
         assert others[0].spread.lowest == lanes[own - 1].watermark
         assert list(others[0].spread) == sorted(others[0].spread)
+
+
+@pytest.mark.parametrize(("writers", "others"), [(MOST, []), (MOST + 1, ["1 more writer"]), (99, ["79 more writers"])])
+def test_of_many_writers_those_without_a_row_are_counted(writers: int, others: list[str]) -> None:
+    (source,) = next(of for page in PAGES.values() for q in page.queries if (of := q.clocks.sources)[0].is_announced)
+    lanes = lanes_of(replace(source, writers=writers * source.writers[:1]), NOW)
+    assert [lane.name for lane in lanes[MOST:]] == others
+
+
+def test_a_time_that_no_calendar_has_is_shown_as_it_is() -> None:
+    assert short_time(1_764_500_000_000_000, NOW) == watermark_text(1_764_500_000_000_000)
 
 
 def test_another_source_that_is_silent_holds_the_group_and_says_until_when_it_is_waited_for() -> None:

@@ -19,7 +19,7 @@ NO_TIMES = np.array([], dtype=np.int64)
         ([], "no partition has rows\n"),
         (
             [SplitEventTimes(Split("orders", 0), NO_TIMES, 1_200), SplitEventTimes(Split("orders", 1), NO_TIMES, 0)],
-            "1 200 rows were read, and none has an event time where the options look for it\n",
+            "rows read: 1 200; none has an event time where the options look for it\n",
         ),
     ],
 )

@@ -954,6 +954,21 @@ def request(
     return answer, body
 
 
+def test_a_request_for_which_no_thread_can_start_takes_no_place_for_good(
+    served: _Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    for _ in range(100):
+        with monkeypatch.context() as patched, socket.socket() as accepted:
+            patched.setattr(threading.Thread, "start", refuses)
+            with pytest.raises(RuntimeError):
+                served.process_request(accepted, ("127.0.0.1", 1))
+    assert served._ends == {}
+    assert request(served)[0].status == 200
+
+
 def test_the_page_is_never_cached_and_may_load_nothing(served: _Server) -> None:
     answer, body = request(served)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")

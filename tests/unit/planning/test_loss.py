@@ -71,6 +71,12 @@ def test_a_skip_goes_no_further_than_the_end_of_the_run() -> None:
     assert len(losses) == 1
 
 
+def test_what_is_known_of_rows_behind_the_end_of_a_shorter_log_is_forgotten() -> None:
+    """An epoch that begins behind the position could not be read from an offset."""
+    splits, _ = check_loss({A: at(100, epoch=Epoch(5, 80))}, outside(ends={A: 60}))
+    assert splits == {A: at(60)}  # without an epoch
+
+
 def test_a_new_split_that_does_not_begin_at_zero_has_lost_rows() -> None:
     splits, losses = check_loss({}, outside(ends={A: 9}, added={A: 1}))
     assert splits == {A: at(1)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.spark.file_log import TABLE, source_of
 from tests.spark.queries import START, Rows
+from watermark_source.planning.policy import OnLoss
 from watermark_source.planning.strategy import Abilities
 from watermark_source.spark.driver.runner import SourceRunner
 from watermark_source.spark.executor.reading import run_task
@@ -33,7 +35,8 @@ class Process:
         values = TABLE.parse({"startingOffsets": "earliest", "directory": str(directory), **given})
         self.options = EngineOptions.of(values, format_name="file-log", given=given, abilities=ABILITIES)
         self.source = source_of(values)
-        self.runner = SourceRunner(self.source, self.options, fail_on_data_loss=values["failOnDataLoss"])
+        policy = replace(self.options.policy, on_loss=OnLoss(fails=values["failOnDataLoss"]))
+        self.runner = SourceRunner(self.source, replace(self.options, policy=policy))
 
     def plan(self, start: Mapping[str, Any], limit: ReadLimit = ALL) -> Mapping[str, Any]:
         return self.runner.latest_offset(start, limit)

@@ -187,7 +187,7 @@ def test_a_format_may_have_limits_of_its_own() -> None:
     reader = source.streamReader(source.schema())
     assert reader.getDefaultReadLimit() == ReadMaxRows(7)
     assert isinstance(reader, AlignedStreamReader)
-    assert reader.minimum_rows == MinimumRows(3, Millis(50))
+    assert reader.options.policy.minimum_rows == MinimumRows(3, Millis(50))
 
 
 def test_an_option_that_has_no_meaning_is_refused_with_the_reason() -> None:

@@ -32,7 +32,7 @@ def test_reader_and_packs_survive_the_pickle_and_building_them_connects_to_nothi
 
     monkeypatch.setattr(FileLogSource, "open", refuse)
     schema = stream_schema(SYSTEM, process.options)
-    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=5, fail_on_data_loss=True)
+    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=5)
     again = cloudpickle.loads(cloudpickle.dumps(reader))
     assert [b.num_rows for pack in tasks for b in again.read(pack)] == [2, 1]
     assert again.getDefaultReadLimit() == ReadMaxRows(5)
@@ -44,7 +44,7 @@ def test_a_reader_that_is_in_use_survives_the_pickle(log: Path, live: Any) -> No
     write(log, TWO)
     process = live()
     schema = stream_schema(SYSTEM, process.options)
-    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=None, fail_on_data_loss=True)
+    reader = AlignedStreamReader(process.source, process.options, schema, max_rows=None)
     start = reader.initialOffset()
     again = cloudpickle.loads(cloudpickle.dumps(reader))
     assert again.initialOffset() == start

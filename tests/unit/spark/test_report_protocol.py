@@ -23,6 +23,7 @@ from pyspark import cloudpickle
 
 from watermark_source.contract.stream import Relocation
 from watermark_source.planning.disorder import BUCKETS, DisorderSegment, RangeSummary
+from watermark_source.planning.policy import OnLoss, PlanPolicy
 from watermark_source.planning.range_report import Coverage, RangeReport, RowTotals
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.state import SourceState, SplitState
@@ -595,11 +596,10 @@ def test_strangers_at_the_port_fill_no_log(server: ReportServer, caplog: pytest.
 
 def test_what_no_task_reported_is_dated_as_the_task_dated_it() -> None:
     state = SourceState(splits={WHOLE.split: SplitState(position=10, observed=0)})
-    again = reread_task(WHOLE, state, Relocation("here"), late_at=Millis(99), positions_are_rows=False)
+    policy = PlanPolicy(on_loss=OnLoss(positions_are_rows=False))
+    again = reread_task(WHOLE, state, Relocation("here"), policy, Millis(99))
     assert again.relocation == Relocation("here", floor=Millis(100))
-    assert reread_task(
-        WHOLE, state, Relocation("here"), late_at=None, positions_are_rows=False
-    ).relocation == Relocation("here")
+    assert reread_task(WHOLE, state, Relocation("here"), policy, None).relocation == Relocation("here")
 
 
 def test_a_message_may_name_its_query() -> None:

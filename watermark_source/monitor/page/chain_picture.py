@@ -115,12 +115,8 @@ def _jobs(of: Sequence[QueryView], now: int) -> Iterator[Lane]:
 def _topic(of: SourceStatus, now: int) -> Lane:
     """Return a row for what a first job reads: a bar up to the partition that is the furthest, at most up to now."""
     marks = [min(now, mark) for view in of.splits if (mark := view.watermark) is not None and is_moment(mark)]
-    return Lane(
-        name=of.source_name,
-        word=f"furthest of {count_text(of.splits_total, of.words.split)}",
-        look=Look.COUNTS,
-        watermark=max(marks, default=None),
-    )
+    word = f"furthest of {count_text(of.splits_total, of.words.split)}"
+    return Lane(name=of.source_name, word=word, look=Look.COUNTS, watermark=max(marks, default=None))
 
 
 def _added(of: Lane) -> int | None:

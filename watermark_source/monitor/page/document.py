@@ -53,13 +53,8 @@ def framed_html(of: Page) -> str:
     """Return the page in a frame of its own, for a notebook: its style changes nothing outside, and it has no links."""
     rows = sum(min(MOST, len(s.splits)) for query in of.queries for s in query.clocks.sources)
     names = ", ".join(query.name for query in of.queries)
-    return tag(
-        "iframe",
-        sandbox="",
-        title=f"Watermarks of {names}",
-        style=f"width:100%;height:{_FRAME_PX + _ROW_PX * rows}px;border:0",
-        srcdoc=page_html(of, None),
-    )
+    style = f"width:100%;height:{_FRAME_PX + _ROW_PX * rows}px;border:0"
+    return tag("iframe", sandbox="", title=f"Watermarks of {names}", style=style, srcdoc=page_html(of, None))
 
 
 def window_html(of: QueryAt, found: OpenWindow) -> str:

@@ -66,14 +66,9 @@ def _marked(lane: Lane, error: str) -> Lane:
 
 def _overlay(of: QueryClocks, axis: Axis, now: str, width: int) -> Overlay:
     limits, mark = _limits(of), of.input_watermark
-    return Overlay(
-        axis,
-        width,
-        tuple(_flags(of, axis, now, is_wide=width == WIDE)),
-        tuple(_spans(of, axis)),
-        None if mark is None or not is_moment(mark) else axis.share(mark),
-        axis.share(min(limits)) if limits else None,
-    )
+    flags = tuple(_flags(of, axis, now, is_wide=width == WIDE))
+    complete = None if mark is None or not is_moment(mark) else axis.share(mark)
+    return Overlay(axis, width, flags, tuple(_spans(of, axis)), complete, axis.share(min(limits)) if limits else None)
 
 
 def _title(of: QueryClocks, lanes: Sequence[Lane]) -> str:

@@ -22,11 +22,8 @@ def figure(
         below: the rows.
     """
     wide, narrow = over
-    return tag(
-        "figure",
-        tag("figcaption", title, tag("p", caption, class_="soft")),
-        tag("div", *(tag("span", each) for each in columns), class_="heads", aria_hidden="true"),
-        tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track"),
-        *below,
-        class_=f"picture wide-{wide.levels} narrow-{narrow.levels}",
-    )
+    about = tag("figcaption", title, tag("p", caption, class_="soft"))
+    heads = tag("div", *(tag("span", each) for each in columns), class_="heads", aria_hidden="true")
+    track = tag("div", wide.drawn(), narrow.drawn(), tag("ol", *rows, class_="rows"), class_="track")
+    kind = f"picture wide-{wide.levels} narrow-{narrow.levels}"
+    return tag("figure", about, heads, track, *below, class_=kind)

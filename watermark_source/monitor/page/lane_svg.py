@@ -29,15 +29,11 @@ def row(lane: Lane, axis: Axis, now: int, number: str, unit: str, *, complete: f
     """
     late = behind_clock(now, lane.watermark)
     is_behind = late is not None and late >= 0
-    return tag(
-        "li",
-        tag("div", tag("b", lane.name), " ", tag("span", lane.word, class_="word"), class_="who"),
-        _bar(lane, axis, complete),
-        tag("div", behind_text(late), tag("span", " behind", class_="unit") if is_behind else "", class_="behind"),
-        tag("div", number, tag("span", f" {unit}", class_="unit") if number else "", class_="number"),
-        tag("div", tag("span", lane.note), class_="why") if lane.note else "",
-        class_=f"row {lane.look.value}",
-    )
+    who = tag("div", tag("b", lane.name), " ", tag("span", lane.word, class_="word"), class_="who")
+    behind = tag("div", behind_text(late), tag("span", " behind", class_="unit") if is_behind else "", class_="behind")
+    last = tag("div", number, tag("span", f" {unit}", class_="unit") if number else "", class_="number")
+    why = tag("div", tag("span", lane.note), class_="why") if lane.note else ""
+    return tag("li", who, _bar(lane, axis, complete), behind, last, why, class_=f"row {lane.look.value}")
 
 
 def _bar(lane: Lane, axis: Axis, complete: float) -> Markup:
@@ -84,10 +80,9 @@ def _note(lane: Lane, x: float, read: float, last: float) -> Markup:
     if not text:
         return Markup("")
     room = (text_width(text) + 2 * _NOTE_GAP) / WIDE
-    if last - read > room:
-        return tag("text", text, class_="note", x=percent(read), dx=str(_NOTE_GAP), y="50%")
-    if last + room < 1:
-        return tag("text", text, class_="note", x=percent(last), dx=str(_NOTE_GAP), y="50%")
+    is_in_box = last - read > room
+    if is_in_box or last + room < 1:
+        return tag("text", text, class_="note", x=percent(read if is_in_box else last), dx=str(_NOTE_GAP), y="50%")
     if x > room:
         return tag("text", text, class_="note within", x=percent(x), dx=str(-_NOTE_GAP), y="50%", text_anchor="end")
     return tag("text", text, class_="note within", x="0", dx=str(_NOTE_GAP), y="50%")

@@ -21,13 +21,7 @@ _HEIGHT: Final = 1_000
 
 
 def over_time(
-    points: Sequence[Point],
-    holders: Sequence[HolderSpan],
-    now: int,
-    level: int,
-    *,
-    name: str = "",
-    end: str = "now",
+    points: Sequence[Point], holders: Sequence[HolderSpan], now: int, level: int, *, name: str = "", end: str = "now"
 ) -> Markup:
     """Return the picture of a source over time; empty before its second point.
 
@@ -44,25 +38,19 @@ def over_time(
     axis = Axis(points[0].at, max(now, points[-1].at))
     shown = thinned(tuple(points), POINTS)
     whose = f"{name}: the" if name else "The"
-    return tag(
-        "figure",
-        tag("figcaption", tag(f"h{level}", f"{whose} last {age_text(axis.right - axis.left)}")),
-        _ribbon(holders, axis),
-        _chart("Watermark behind clock", [(p.at, p.behind) for p in shown], axis, _Unit(age_text, age_text, _times)),
-        _chart("Unread records", [(p.at, p.lag) for p in shown], axis, _Unit(count_text, short_count, _numbers)),
-        tag("div", _time_axis(axis, end), class_="series"),
-        class_="over-time",
+    title = tag("figcaption", tag(f"h{level}", f"{whose} last {age_text(axis.right - axis.left)}"))
+    behind, unread = [(p.at, p.behind) for p in shown], [(p.at, p.lag) for p in shown]
+    charts = (
+        _chart("Watermark behind clock", behind, axis, _Unit(age_text, age_text, _times)),
+        _chart("Unread records", unread, axis, _Unit(count_text, short_count, _numbers)),
     )
+    clock = tag("div", _time_axis(axis, end), class_="series")
+    return tag("figure", title, _ribbon(holders, axis), *charts, clock, class_="over-time")
 
 
 def _series(title: str, about: str, drawn: Markup, value: str) -> Markup:
-    return tag(
-        "div",
-        tag("div", tag("b", title), tag("span", unbroken(about), class_="soft"), class_="title"),
-        tag("div", drawn, class_="drawn"),
-        tag("div", value, class_="value"),
-        class_="series",
-    )
+    head = tag("div", tag("b", title), tag("span", unbroken(about), class_="soft"), class_="title")
+    return tag("div", head, tag("div", drawn, class_="drawn"), tag("div", value, class_="value"), class_="series")
 
 
 def _ribbon(spans: Sequence[HolderSpan], axis: Axis) -> Markup:
@@ -81,20 +69,14 @@ def _spans(spans: Sequence[HolderSpan], axis: Axis, present: str) -> Iterator[Ma
     greys: dict[str, str] = {}
     for name, begin, end in spans:
         x, width = axis.share(begin), axis.share(end) - axis.share(begin)
-        if name == NO_HOLDER:
-            kind = "no-holder"
-        else:
-            kind = "present" if name == present else greys.setdefault(name, f"earlier-{len(greys) % 3}")
+        kind = "no-holder" if name == NO_HOLDER else "present"
+        if name not in (NO_HOLDER, present):
+            kind = greys.setdefault(name, f"earlier-{len(greys) % 3}")
         times = f"{short_time(begin, axis.right)} to {short_time(end, axis.right)}, {age_text(end - begin)}"
         has_room, on_telephones = (text_width(name) + 2 * GAP < width * size for size in (WIDE, NARROW))
         text = tag("text", name, x=percent(x), dx="6", y="50%", class_=None if on_telephones else "wide")
-        yield tag(
-            "g",
-            tag("title", f"{name}: {times}"),
-            tag("rect", x=percent(x), y="8%", width=percent(width), height="84%"),
-            text if has_room else "",
-            class_=kind,
-        )
+        bar = tag("rect", x=percent(x), y="8%", width=percent(width), height="84%")
+        yield tag("g", tag("title", f"{name}: {times}"), bar, text if has_room else "", class_=kind)
 
 
 class _Unit(NamedTuple):
@@ -162,14 +144,10 @@ def _hover(values: Sequence[tuple[int, int | None]], axis: Axis, top: float, uni
         end = (places[min(len(places) - 1, i + 1)] + places[i]) / 2
         x, y = percent(places[i]), percent(1 - max(0, value) / top)
         anchor = "start" if places[i] < 0.5 else "end"
-        yield tag(
-            "g",
-            tag("rect", x=percent(begin), width=percent(end - begin), height="100%"),
-            tag("circle", cx=x, cy=y, r="3.5"),
-            tag("text", f"{short_time(at, axis.right)} · {unit.exact(value)}", x=x, y=y, dy="-.7em",
-                text_anchor=anchor),
-            class_="point",
-        )  # fmt: skip
+        room = tag("rect", x=percent(begin), width=percent(end - begin), height="100%")
+        text = f"{short_time(at, axis.right)} · {unit.exact(value)}"
+        shown = tag("text", text, x=x, y=y, dy="-.7em", text_anchor=anchor)
+        yield tag("g", room, tag("circle", cx=x, cy=y, r="3.5"), shown, class_="point")
 
 
 def _time_axis(axis: Axis, end: str) -> Markup:

@@ -83,43 +83,25 @@ class Overlay:
             if flag.is_line:
                 yield tag("line", class_=f"mark {flag.kind}", x1=x, x2=x, y1=_em(level), y2="100%")
         for flag, level, is_left in flags:
-            yield tag(
-                "text",
-                flag.text,
-                class_=f"flag {flag.kind}",
-                x=percent(flag.share),
-                y=_em(level),
-                dx="-5" if is_left else "5",
-                dy=".85em",
-                text_anchor="end" if is_left else None,
-            )
+            side = {"dx": "-5", "text_anchor": "end"} if is_left else {"dx": "5"}
+            x, y = percent(flag.share), _em(level)
+            yield tag("text", flag.text, class_=f"flag {flag.kind}", x=x, y=y, dy=".85em", **side)
 
     def _measures(self) -> Iterator[Markup]:
         first = depth(placed(self.flags, self.width))
         for level, span in enumerate(self.spans, first):
             room = (span.end - span.begin) * self.width
             text = next((text for text in span.texts if text_width(text) < room), span.texts[-1])
-            # A text that is longer than its line stands beside it.
-            is_within = text_width(text) < room
             y = _em(level, _ENDS_EM)
             begin, end = percent(span.begin), percent(span.end)
-            yield tag(
-                "svg",
-                tag("line", x1=begin, x2=end, y1="0", y2="0"),
-                *(tag("line", class_="tip", x1=x, x2=x, y1="-4", y2="4") for x in (begin, end)),
-                class_=f"span {span.kind}",
-                y=y,
-            )
-            yield tag(
-                "text",
-                text,
-                class_=f"measure {span.kind}",
-                x=percent((span.begin + span.end) / 2) if is_within else begin,
-                y=y,
-                dx=None if is_within else "-8",
-                dy=".3em",
-                text_anchor="middle" if is_within else "end",
-            )
+            tips = (tag("line", class_="tip", x1=x, x2=x, y1="-4", y2="4") for x in (begin, end))
+            line = tag("line", x1=begin, x2=end, y1="0", y2="0")
+            yield tag("svg", line, *tips, class_=f"span {span.kind}", y=y)
+            # A text that is longer than its line stands beside it.
+            place = {"x": begin, "dx": "-8", "text_anchor": "end"}
+            if text_width(text) < room:
+                place = {"x": percent((span.begin + span.end) / 2), "text_anchor": "middle"}
+            yield tag("text", text, class_=f"measure {span.kind}", y=y, dy=".3em", **place)
 
 
 def _em(level: int, more: float = 0.0) -> str:

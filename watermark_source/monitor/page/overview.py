@@ -78,12 +78,9 @@ def overview(shown: Sequence[Shown], asked: Asked | None) -> Markup:
         common = Clause(f"{'both' if len(held) == 2 else 'all'} wait for ", held[0])
     of_all = Verdict(state=worst, word=worst.kind.replace("-", " "), where=_of_all(shown), reason=common)
     titles = (tag("span", title) for title in ("", "query", "what it waits for", "over time", "behind the clock"))
-    return tag(
-        "section",
-        verdict_html(of_all),
-        tag("div", *titles, class_="query titles", aria_hidden="true"),
-        tag("ol", *(_line(each, asked) for each in shown), class_="queries"),
-    )
+    head = tag("div", *titles, class_="query titles", aria_hidden="true")
+    lines = tag("ol", *(_line(each, asked) for each in shown), class_="queries")
+    return tag("section", verdict_html(of_all), head, lines)
 
 
 _NUMBERS: Final = ("", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
@@ -100,9 +97,8 @@ def _of_all(shown: Sequence[Shown]) -> str:
     found = [(n, one if n == 1 else many) for n, one, many in counts if n]
     if not found:
         waits = states[State.WAITS]
-        return f"None of {len(shown)} queries is held back" + (
-            f", and {waits} wait{'s' * (waits == 1)}" if waits else ""
-        )
+        more = f", and {waits} wait{'s' * (waits == 1)}" if waits else ""
+        return f"None of {len(shown)} queries is held back{more}"
     (first, what), *others = found
     number = _NUMBERS[first] if first < len(_NUMBERS) else count_text(first)
     return ", and ".join([f"{number} of {len(shown)} queries {what}", *(f"{n} {verb}" for n, verb in others)])
@@ -116,15 +112,11 @@ def _line(of: Shown, asked: Asked | None) -> Markup:
         say = Clause(f"{held.value}{held.about}" if verdict.state is State.ON_TIME else verdict.where)
     points = () if of.view is None else next(iter(of.view.points.values()), ())
     how_late = "–" if late is None else age_text(max(0, late))
-    return tag(
-        "li",
-        tag("span", verdict.state.shape, class_="shape", aria_hidden="true"),
-        tag("a", of.name, href=asked.address(query=of.id)) if asked and of.id else tag("b", of.name),
-        tag("span", f"{verdict.word}: ", clause(say), class_="say"),
-        _spark(points),
-        tag("span", how_late if of.ended is None else verdict.word, class_="late"),
-        class_=f"query {verdict.state.kind}",
-    )
+    shape = tag("span", verdict.state.shape, class_="shape", aria_hidden="true")
+    name = tag("a", of.name, href=asked.address(query=of.id)) if asked and of.id else tag("b", of.name)
+    what = tag("span", f"{verdict.word}: ", clause(say), class_="say")
+    last = tag("span", how_late if of.ended is None else verdict.word, class_="late")
+    return tag("li", shape, name, what, _spark(points), last, class_=f"query {verdict.state.kind}")
 
 
 def _spark(points: Sequence[Point]) -> Markup:

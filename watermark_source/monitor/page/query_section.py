@@ -100,9 +100,7 @@ def _clocks(of: QueryView, level: int, *, has_ended: bool) -> Markup:
     about = (each for s in clocks.sources for each in (*group_pieces(s, clocks.at), *row_pieces(s, clocks.at)))
     pieces = [each for each in about if each not in of.open.notes]
     why = tag("p", f"{as_sentence(str(of.why))}.", class_="soft")
-    return tag(
-        "section",
-        *((tag(f"h{level}", "Clocks"), tag("dl", *rows, class_="clocks")) if rows else ()),
-        tag("p", " · ".join(pieces), class_="soft") if pieces else "",
-        "" if has_ended else folded("The diagnosis in one sentence, as why(query) returns it", why),
-    )
+    listed = (tag(f"h{level}", "Clocks"), tag("dl", *rows, class_="clocks")) if rows else ()
+    more = tag("p", " · ".join(pieces), class_="soft") if pieces else ""
+    diagnosis = "" if has_ended else folded("The diagnosis in one sentence, as why(query) returns it", why)
+    return tag("section", *listed, more, diagnosis)

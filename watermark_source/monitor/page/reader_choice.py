@@ -24,10 +24,7 @@ class Asked:
 
     def address(self, *, refresh: int | None = None, query: str | None = None) -> str:
         """Return the address of the page with another choice."""
-        chosen = {
-            "refresh": self.refresh if refresh is None else refresh,
-            "query": self.query if query is None else query,
-        }
+        chosen = {"refresh": self.refresh if refresh is None else refresh, "query": query or self.query}
         return "?" + urlencode({key: value for key, value in chosen.items() if value is not None})
 
 

@@ -18,18 +18,14 @@ def snapshot_picture(of: SourceStatus, now: int, level: int) -> Markup:
     if all(snapshot.done for snapshot in of.snapshots):
         return Markup("")
     tables = f"{of.source_name} · {count_text(len(of.snapshots), 'table')}"
-    return tag(
-        "figure",
-        tag("figcaption", tag(f"h{level}", "How much of each table is read"), tag("p", tables, class_="soft")),
-        tag("ol", *map(_bar, of.snapshots), class_="tables"),
-        tag("ol", *(tag("li", tag("b", step), " ", what) for step, what in _steps(of, now)), class_="steps"),
-        class_="snapshots",
-    )
+    about = tag("figcaption", tag(f"h{level}", "How much of each table is read"), tag("p", tables, class_="soft"))
+    bars = tag("ol", *map(_bar, of.snapshots), class_="tables")
+    steps = tag("ol", *(tag("li", tag("b", step), " ", what) for step, what in _steps(of, now)), class_="steps")
+    return tag("figure", about, bars, steps, class_="snapshots")
 
 
 def _bar(of: SnapshotProgress) -> Markup:
     share = of.share or 0.0
-    kind = "table done" if of.done else "table"
     drawn = [tag("rect", class_="all", width="100%", height="100%")]
     if share:
         drawn.append(tag("rect", class_="read", width=percent(share), height="100%"))
@@ -37,13 +33,9 @@ def _bar(of: SnapshotProgress) -> Markup:
     if chunks <= _MOST_CHUNKS:
         ends = (percent(n / chunks) for n in range(1, chunks))
         drawn += [tag("line", x1=end, x2=end, y1="0", y2="100%") for end in ends]
-    return tag(
-        "li",
-        tag("b", of.log),
-        tag("svg", *drawn, class_="share", aria_hidden="true"),
-        tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(rows_text(of))),
-        class_=kind,
-    )
+    bar = tag("svg", *drawn, class_="share", aria_hidden="true")
+    text = tag("span", tag("b", "?" if of.share is None else f"{int(100 * share)} %"), " ", unbroken(rows_text(of)))
+    return tag("li", tag("b", of.log), bar, text, class_="table done" if of.done else "table")
 
 
 def _steps(of: SourceStatus, now: int) -> list[tuple[str, str]]:

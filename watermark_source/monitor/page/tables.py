@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from watermark_source.durations import count_text, format_duration
-from watermark_source.monitor.history import Change
+from watermark_source.monitor.history import Change, ChangeKind
 from watermark_source.monitor.page.markup import Markup, tag
 from watermark_source.monitor.status_table import split_cells
 from watermark_source.planning.watermark import is_moment, watermark_text
@@ -36,23 +36,14 @@ def table(
     """Return a table; ``held``: the rows that are set off."""
     kinds = ["number" if title in _NUMBERS else None for title in titles]
     head = tag("tr", *(tag("th", t, scope="col", class_=kind) for t, kind in zip(titles, kinds, strict=True)))
-    body = (
-        tag(
-            "tr",
-            tag("th", row[0], scope="row"),
-            *(tag("td", cell, class_=kind) for cell, kind in zip(row[1:], kinds[1:], strict=True)),
-            class_="held" if number in held else None,
-        )
-        for number, row in enumerate(rows)
-    )
-    return tag(
-        "div",
-        tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body)),
-        class_="scrolls",
-        role="region",
-        tabindex="0",
-        aria_label=caption,
-    )
+    body = (_row(row, kinds, is_held=number in held) for number, row in enumerate(rows))
+    whole = tag("table", tag("caption", caption), tag("thead", head), tag("tbody", *body))
+    return tag("div", whole, class_="scrolls", role="region", tabindex="0", aria_label=caption)
+
+
+def _row(cells: Sequence[str], kinds: Sequence[str | None], *, is_held: bool) -> Markup:
+    rest = (tag("td", cell, class_=kind) for cell, kind in zip(cells[1:], kinds[1:], strict=True))
+    return tag("tr", tag("th", cells[0], scope="row"), *rest, class_="held" if is_held else None)
 
 
 def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
@@ -71,23 +62,17 @@ def source_tables(of: SourceStatus, query: str, now: int) -> Iterator[Markup]:
             [w.name, w.status, watermark_text(w.watermark), "yes" if w.holds_back else "", w.why] for w in of.writers
         )
         caption = f"{query}: writers that announce watermarks to {of.source_name}"
-        yield folded(
-            f"Watermarks announced by {count_text(len(of.writers), 'writer')}", table(caption, _WRITER_TITLES, rows)
-        )
+        title = f"Watermarks announced by {count_text(len(of.writers), 'writer')}"
+        yield folded(title, table(caption, _WRITER_TITLES, rows))
     if of.group is not None and of.group.peers:
         yield _peers(of.group, query)
 
 
 def _peers(of: GroupStatus, query: str) -> Markup:
+    waited = {True: "yes", False: "no: silent for longer than alignmentTimeToLive"}
     rows = (
-        [
-            peer.name,
-            peer.status,
-            watermark_text(peer.watermark),
-            f"{format_duration(peer.silent)} ago",
-            "yes" if peer.is_waited_for else "no: silent for longer than alignmentTimeToLive",
-        ]
-        for peer in of.peers
+        [p.name, p.status, watermark_text(p.watermark), f"{format_duration(p.silent)} ago", waited[p.is_waited_for]]
+        for p in of.peers
     )
     others = count_text(len(of.peers), "other source")
     caption = f"{query}: other sources of the alignment group {of.name}, the most silent first"
@@ -100,18 +85,13 @@ def changes_table(changes: Sequence[Change]) -> Markup:
     newest = list(reversed(changes))[:MOST_CHANGES]
     titles = ("time (UTC)", "query", "source", "what", "of", "before", "after", "why")
     rows = (
-        [
-            watermark_text(change.at) if is_moment(change.at) else "",
-            change.query,
-            change.source,
-            change.kind.value + (f", {count_text(change.times)} times" if change.times > 1 else ""),
-            change.subject,
-            change.before,
-            change.after,
-            change.why,
-        ]
-        for change in newest
+        [watermark_text(at) if is_moment(at) else "", query, source, _what(kind, times), of, before, after, why]
+        for at, query, source, kind, of, before, after, why, times in newest
     )
     number = "change" if len(newest) == 1 else count_text(len(newest), "change")
     title = f"The last {number} of holder, status and limit"
     return folded(title, table(f"{title}; newest first", titles, rows))
+
+
+def _what(kind: ChangeKind, times: int) -> str:
+    return kind.value + (f", {count_text(times)} times" if times > 1 else "")

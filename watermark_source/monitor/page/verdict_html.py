@@ -14,16 +14,12 @@ def verdict_html(of: Verdict, *more: Markup) -> Markup:
         tag("div", tag("dt", fact.title), tag("dd", tag("b", unbroken(fact.value)), with_code(fact.about)))
         for fact in of.facts
     )
-    return tag(
-        "div",
-        tag("p", tag("span", of.state.shape, aria_hidden="true"), f" {of.word}", class_="state"),
-        tag("p", clause(of.lead), class_="lead"),
-        tag("p", of.error, class_="error") if of.error else "",
-        tag("dl", *facts, class_="facts") if of.facts else "",
-        *(tag("p", with_code(each), class_="more") for each in of.more),
-        *more,
-        class_=f"verdict {of.state.kind}",
-    )
+    state = tag("p", tag("span", of.state.shape, aria_hidden="true"), f" {of.word}", class_="state")
+    lead = tag("p", clause(of.lead), class_="lead")
+    error = tag("p", of.error, class_="error") if of.error else ""
+    listed = tag("dl", *facts, class_="facts") if of.facts else ""
+    about = (tag("p", with_code(each), class_="more") for each in of.more)
+    return tag("div", state, lead, error, listed, *about, *more, class_=f"verdict {of.state.kind}")
 
 
 def clause(of: Clause) -> Markup:

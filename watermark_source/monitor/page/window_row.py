@@ -32,13 +32,9 @@ def window_row(of: QueryClocks, axis: Axis) -> Markup:
         long = age_text(windows.size) + (f" every {age_text(windows.slide)}" if windows.slide < windows.size else "")
         end = windows.next_end(applied)
         about = f"outlined, the next to close: ends {axis.time_text(end)}"
-    return tag(
-        "div",
-        tag("div", tag("b", "windows"), " ", tag("span", long, class_="word"), class_="who"),
-        tag("svg", *cells, class_="cells", aria_hidden="true"),
-        tag("div", unbroken(about), class_="soft"),
-        class_="windows",
-    )
+    who = tag("div", tag("b", "windows"), " ", tag("span", long, class_="word"), class_="who")
+    drawn = tag("svg", *cells, class_="cells", aria_hidden="true")
+    return tag("div", who, drawn, tag("div", unbroken(about), class_="soft"), class_="windows")
 
 
 def _cells(of: Windows, applied: int, axis: Axis, now: int) -> Iterator[Markup]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from watermark_source.clock import Clock
@@ -39,7 +39,7 @@ from watermark_source.planning.announced import (
     with_statements,
 )
 from watermark_source.planning.announcement import Announcement, gone_line, writers_line
-from watermark_source.planning.combined_watermark import positions_of
+from watermark_source.planning.combined_watermark import kept_positions, positions_of
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.state import SourceState
@@ -68,6 +68,7 @@ _MOST_SKIPPED = 64
 """Batches with rows that do not wait, at most, after one whose announcement did not come in time."""
 _MOST_KINDS = 10
 """Remarks that are logged in a minute, each of another kind."""
+_ANOTHER_TOPIC = "the topic with the data was created again, and its new one is being looked for"
 _LOOK_AGAIN = 1.0
 """Seconds between two discoveries because a writer names a partition that is not known yet."""
 
@@ -132,11 +133,10 @@ class Announcements:
             cap: the latest watermark that counts.
         """
         is_run, splits = logs.ends_are_final, logs.ends.keys() | logs.unknown
-        positions = positions_of(state.splits, logs.ends)
         if not self._is_restored:
             self._restore(state)
         if self._of_run is not None:
-            table = self._table = advanced(self._of_run.table, positions, cap)
+            table = self._table = advanced(self._of_run.table, kept_positions(state, logs, self._table.topic), cap)
             self._of_run = replace(self._of_run, table=table)
             return self._of_run
         until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
@@ -144,14 +144,17 @@ class Announcements:
         while True:
             wait, topic_now = max(0.0, until - time.monotonic()), self._may_advance(state, asked_at, cap)
             read = self._log.read(self._position, self._id, wait=wait, topic_now=topic_now)
-            self._take(read, positions, cap)
+            self._take(read, state, logs, cap)
+            is_of_another = bool(logs.ids) and read.topic is not None and read.topic not in logs.ids.values()
+            if is_of_another:
+                read = replace(read, is_current=False, trouble=_ANOTHER_TOPIC)
             # A run waits for what another try may cure: its next plans come too late.
-            gives_up = read.is_missing or (read.trouble is not None and not is_run)
+            gives_up = is_of_another or read.is_missing or (read.trouble is not None and not is_run)
             if read.is_current or gives_up or time.monotonic() >= until:
                 break
         self._note_answer(read, asked_at, is_run=is_run)
         observed = self._observed(read, is_run=is_run)
-        if unknown_parts(observed.table, {str(split.number) for split in splits}):
+        if is_of_another or unknown_parts(observed.table, {str(split.number) for split in splits}):
             self._look_for_splits()
         if is_run:
             self._of_run = observed
@@ -175,7 +178,7 @@ class Announcements:
         until = time.monotonic() + _WAIT_FOR_NEXT
         while (left := until - time.monotonic()) > 0:
             read = self._log.read(self._position, self._id, wait=left)
-            self._take(read, positions_of(state.splits, logs.ends), cap)
+            self._take(read, state, logs, cap)
             if read.statements:
                 self._next_skip = 1
                 return True
@@ -215,7 +218,7 @@ class Announcements:
         self._table = AnnouncedTable.of_names(kept.writers, left_out=kept.left_out)
         self._warn_of_beginning(f"announcements were read in {kept.name} so far, and now in {self._log.name}, which")
 
-    def _take(self, read: AnnouncementsRead, positions: Mapping[str, int], cap: Millis | None) -> None:
+    def _take(self, read: AnnouncementsRead, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> None:
         created_again = self._id is not None and read.log not in (None, self._id)
         if created_again or read.truncated:
             what = "deleted and created again" if created_again else "truncated, as by an unclean leader election"
@@ -231,7 +234,7 @@ class Announcements:
         self._position = self._position if read.next_position is None else read.next_position
         if read.topic is not None:
             table, remarks = with_statements(self._table, read.statements, read.topic)
-            self._table = advanced(table, positions, cap)
+            self._table = advanced(table, kept_positions(state, logs, read.topic), cap)
             self._remark(remarks)
         self._heard.update(name for each in read.statements if (name := self._writer_of(each)) is not None)
         about_others = {a.topic: a for each in read.statements if isinstance(a := each.statement, Announcement)}
@@ -256,7 +259,7 @@ class Announcements:
         _log.warning(
             "%s is read from its beginning. The watermark waits until each writer that is known has announced again: "
             "%s%s", what, listed(self._table.writers) or "none",
-            f"; {gone_line([*self._table.writers])}" if self._table.writers else "",
+            f"; {gone_line([*self._table.writers], limit=self._by.time_to_live)}" if self._table.writers else "",
         )  # fmt: skip
 
     def _remark(self, remarks: Sequence[Remark]) -> None:
@@ -316,7 +319,7 @@ class Announcements:
                 _log.warning(
                     "%s: writer %s has announced nothing for %s, and the watermark waits for it. It announces after "
                     "each of its batches: %s",
-                    self._log.name, name, format_duration(silent), writers_line([name]),
+                    self._log.name, name, format_duration(silent), writers_line([name], limit=limit),
                 )  # fmt: skip
 
     def _warn_of_left_out(self) -> None:

@@ -195,13 +195,8 @@ class Membership:
     def _join(self, before: GroupState, group: GroupOptions) -> None:
         here = group.store is None or group.store == DRIVER
         store = GroupStore(FileDatabase(str(driver_folder() / FILE))) if here else store_of(str(group.store))
-        identity = Identity(
-            group.name,
-            before.member or secrets.token_hex(6),
-            self._source_name,
-            self._max_drift,
-            group.time_to_live,
-        )
+        member = before.member or secrets.token_hex(6)
+        identity = Identity(group.name, member, self._source_name, self._max_drift, group.time_to_live)
         self._client = HeartbeatClient(store, identity)
         self._began = time.monotonic()
         if self._last is not None:

@@ -76,12 +76,9 @@ class InputPartitions:
         markers = markers_between(before, after) if self.options.policy.sends_markers else ()
         if not laid and markers:
             laid = [TaskWork(())]
-        clock, late_at = None, before.watermark
-        if after.use_processing_time:
-            late_at = None
-            if after.watermark is not None:
-                clock = Millis(after.watermark + 1)
-        self.reports.late_at = late_at
+        on_clock = after.use_processing_time
+        late_at = self.reports.late_at = None if on_clock else before.watermark
+        clock = Millis(after.watermark + 1) if on_clock and after.watermark is not None else None
         return [
             ReadTask(
                 ranges=each.ranges,
@@ -106,7 +103,8 @@ class InputPartitions:
         The last planned ranges may be only its end: an offset of Spark's own source plans none, and with asynchronous
         progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
-        first = {s: t.position for s, t in before.splits.items()}
+        anew = {log for log, known in before.ids.items() if after.ids.get(log, known) != known}
+        first = {s: 0 if s.log in anew else t.position for s, t in before.splits.items()}
         first.update(self.observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
         leaves_out = self.connector.positions_are_rows and not self.options.policy.on_loss.fails
         return ranges_of(reaching_back(first, after, self.connector.bounds.earliest_positions if leaves_out else None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from watermark_source.clock import Clock
 from watermark_source.contract.stream import Connector, Ends, SplitDiscovery
@@ -41,23 +41,17 @@ _PREVIEWED = 256
 """The most splits with rows whose newest rows are previewed: beyond that it costs more than it gains."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TimeAtDiscovery:
     """Requests a discovery only where it lets a watermark advance: without rows once a ``watermark_interval``."""
 
-    def __init__(
-        self,
-        discovery: SplitDiscovery,
-        *,
-        wait: float = DISCOVERY_WAIT,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """``clock`` is the one of ``looked_since``."""
-        self._discovery = discovery
-        self._wait = wait
-        self._clock = clock
-        self._known: Millis | None = None
-        self._wanted: tuple[float, Millis] | None = None
-        """When the discovery that is needed must begin at the earliest, and how far it had advanced then."""
+    _discovery: SplitDiscovery
+    wait: float = DISCOVERY_WAIT
+    clock: Callable[[], float] = time.monotonic
+    """The one of ``looked_since``."""
+    _known: Millis | None = None
+    _wanted: tuple[float, Millis] | None = None
+    """When the discovery that is needed must begin at the earliest, and how far it had advanced then."""
 
     def as_of(self, reached: Millis, due: Millis, *, since: float | None = None) -> Millis | None:
         """Return how far it had advanced before the last discovery that has ended; ``None`` before the first.
@@ -71,10 +65,10 @@ class TimeAtDiscovery:
             # It went back, so the earlier value was of something else.
             self._known = None
         if self._wanted is None and reached > due and (self._known is None or self._known <= due):
-            self._wanted = self._clock() if since is None else since, reached
+            self._wanted = self.clock() if since is None else since, reached
         if self._wanted is not None:
             moment, before = self._wanted
-            if self._discovery.looked_since(moment, wait=self._wait):
+            if self._discovery.looked_since(moment, wait=self.wait):
                 self._wanted = None
                 self.note_ended(before)
         return None if self._known is None else min(self._known, reached)
@@ -82,11 +76,6 @@ class TimeAtDiscovery:
     def note_ended(self, before: Millis) -> None:
         """Take in that a discovery has ended, and how far it had advanced before that began."""
         self._known = before if self._known is None else max(self._known, before)
-
-
-def _shorter(state: SourceState, ends: Mapping[Split, int]) -> bool:
-    """Return whether a log ends before what was read of it."""
-    return any(end < t.position for s, t in state.splits.items() if (end := ends.get(s)) is not None)
 
 
 class Logs:
@@ -160,7 +149,8 @@ class Logs:
             # The first late end of a new split may be that of an earlier topic of its name.
             silent_before = self._polled.silent
             ends = self._ends(self._splits)
-            if ends.positions == read_up_to or not _shorter(state, ends.positions):
+            is_shorter = any(ends.positions.get(s, t.position) < t.position for s, t in state.splits.items())
+            if ends.positions == read_up_to or not is_shorter:
                 break
             # One that has become shorter may have another id, which is not listed yet.
             discovery.looked_since(time.monotonic(), wait=DISCOVERY_WAIT)

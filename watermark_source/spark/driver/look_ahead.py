@@ -16,7 +16,7 @@ from watermark_source.contract.lineage import ExpectedLogs, of_logs
 from watermark_source.contract.stream import RangeReader
 from watermark_source.errors import WatermarkSourceError
 from watermark_source.planning.backlog import BLIND_STEP
-from watermark_source.planning.observation import FirstLook
+from watermark_source.planning.observation import FirstLook, ObservedLogs
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.split_watermarks import Unread
 from watermark_source.planning.state import SourceState
@@ -337,39 +337,35 @@ class FirstLooks:
     """Each split is looked at once in a process: the offset holds what was decided from it."""
 
     def __init__(self, reader: RangeReader) -> None:
-        self.ids: Mapping[str, str] = {}
-        """The ids of the logs that are planned."""
         self._reader = reader
         self._looks: dict[Split, FirstLook | None] = {}
 
-    def of(
-        self, state: SourceState, added: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
-    ) -> Mapping[Split, FirstLook]:
+    def of(self, state: SourceState, logs: ObservedLogs, future_cap: Millis | None) -> Mapping[Split, FirstLook]:
         """Return what was seen of the splits that have a long backlog, and of which no range was reported."""
-        positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(added)
-        behind = {s: p for s, p in positions.items() if s in ends and ends[s] - p > BLIND_STEP}
+        positions = {s: t.position for s, t in state.splits.items() if t.step is None} | dict(logs.added)
+        behind = {s: p for s, p in positions.items() if s in logs.ends and logs.ends[s] - p > BLIND_STEP}
         new = {s: p for s, p in behind.items() if s not in self._looks}
-        if len(new) <= _SPLITS:
-            self._looks |= {**dict.fromkeys(new), **self._seen(new, ends, future_cap)}
+        if new and len(new) <= _SPLITS:
+            self._looks |= {**dict.fromkeys(new), **self._seen(new, logs, future_cap)}
         return {s: look for s in behind if (look := self._looks.get(s)) is not None}
 
     def _seen(
-        self, begins: Mapping[Split, int], ends: Mapping[Split, int], future_cap: Millis | None
+        self, begins: Mapping[Split, int], logs: ObservedLogs, future_cap: Millis | None
     ) -> dict[Split, FirstLook]:
-        if not begins:
-            return {}
-        further = {s: min(p + _FURTHER, ends[s] - _ROWS) for s, p in begins.items()}
-        here = self._times_at(begins, future_cap)
-        there = self._times_at({s: p for s, p in further.items() if s in here}, future_cap)
+        further = {s: min(p + _FURTHER, logs.ends[s] - _ROWS) for s, p in begins.items()}
+        here = self._times_at(begins, logs.ids, future_cap)
+        there = self._times_at({s: p for s, p in further.items() if s in here}, logs.ids, future_cap)
         return {
             s: FirstLook(Millis(int(here[s][0])), further[s] - begins[s], int(there[s].max() - here[s][0]))
             for s in here.keys() & there.keys()
         }
 
-    def _times_at(self, positions: Mapping[Split, int], future_cap: Millis | None) -> dict[Split, Longs]:
+    def _times_at(
+        self, positions: Mapping[Split, int], ids: Mapping[str, str], future_cap: Millis | None
+    ) -> dict[Split, Longs]:
         """Return event times in milliseconds that count, of the splits that have some there."""
         ranges = [SplitRange(s, p, p + _ROWS) for s, p in sorted(positions.items())]
-        found = read_event_times(self._reader, ranges, self.ids, until=time.monotonic() + _LONGEST_FIRST_LOOK)
+        found = read_event_times(self._reader, ranges, ids, until=time.monotonic() + _LONGEST_FIRST_LOOK)
         for split, error in found.failed.items():
             # The batch that reads it reports that.
             _log.warning("%s cannot be looked at before its first batch: %s", split, error)

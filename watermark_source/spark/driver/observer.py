@@ -36,7 +36,6 @@ from watermark_source.planning.lineage import Cut, cut, led_by_earlier
 from watermark_source.planning.loss import created_again, partings
 from watermark_source.planning.observation import (
     BatchLimits,
-    FirstLook,
     Observation,
     ObservedLogs,
     ObservedSnapshots,
@@ -115,9 +114,7 @@ def with_chunks(
 # Epochs as an observation: of logs that have another leader than the one of the rows that were read.
 
 
-def with_histories(
-    logs: ObservedLogs, state: SourceState, added: Mapping[Split, int], lineage: Lineage
-) -> ObservedLogs:
+def with_histories(logs: ObservedLogs, state: SourceState, lineage: Lineage) -> ObservedLogs:
     """Return the logs with the epochs of those whose leader has changed.
 
     A leader of an earlier epoch is a broker that is cut off from the others: its ends do not count. That of a log
@@ -129,7 +126,8 @@ def with_histories(
     here = state.splits
     if anew or not here.keys() <= logs.ends.keys():
         here = {s: SplitState(0, 0) if s.log in anew else t for s, t in here.items() if s in logs.ends}
-    histories = lineage.histories({**here, **{s: SplitState(p, p) for s, p in added.items()}} if added else here)
+    added = {s: SplitState(start, start) for s, start in logs.added.items()}
+    histories = lineage.histories({**here, **added} if added else here)
     cut_off = {s for s in led_by_earlier(here, histories) if s.log in state.ids}
     if cut_off:
         ends = {s: end for s, end in logs.ends.items() if s not in cut_off}
@@ -248,18 +246,16 @@ class Observer:
         tables = frozenset() if state.snapshots.complete is None else self.ends.tables()
         logs = self.ends.logs or self._logs_now(state, limit, last)
         logs, snapshots = self._with_snapshots(logs, state, tables, limit, is_first=last.is_first)
+        logs = self._with_lineage(logs, state, snapshots.found)
         # After the ends: a batch that reads up to them closes what the writers announced of rows before them.
         announced = self._announced(state, logs)
         if self._comes_with_rows(state, logs, limit):
-            logs = self._logs_now(state, limit, last)
+            logs = self._with_lineage(self._logs_now(state, limit, last), state, snapshots.found)
             announced = self._announced(state, logs)
         timeouts = {} if self.pauses is None else self.pauses.timeouts(state, logs)
-        added = self.added(logs.ends.keys() - state.splits.keys(), snapshots.found)
-        if self.connector.lineage is not None:
-            logs = with_histories(logs, state, added, self.connector.lineage)
         observation = Observation(
             now=self.clock.wall(),
-            logs=replace(logs, added=added),
+            logs=logs,
             snapshots=snapshots,
             others=others,
             followed=followed,
@@ -286,16 +282,20 @@ class Observer:
             return self.dated(observation, state)
         return self._looking_ahead(observation, state)
 
+    def _with_lineage(self, logs: ObservedLogs, state: SourceState, snapshots: Set[str]) -> ObservedLogs:
+        """Add where new splits begin, and what changed leaders mean for the logs that were read."""
+        logs = replace(logs, added=self.added(logs.ends.keys() - state.splits.keys(), snapshots))
+        lineage = self.connector.lineage
+        return logs if lineage is None else with_histories(logs, state, lineage)
+
     def _whole(self, observation: Observation, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Add what only a plan needs that may find something to do."""
         logs = observation.logs
         if self.connector.lineage is not None:
             logs = replace(logs, cuts=self._ends_seen.cuts(logs, state))
-        logs = replace(
-            logs,
-            earliest=self._earliest(state, logs, limit, last),
-            times=replace(logs.times, looks=self._looked_at(state, logs.added, logs, observation.now)),
-        )
+        earliest = self._earliest(state, logs, limit, last)
+        looks = {} if self.looks is None else self.looks.of(state, logs, self.policy.future_cap(observation.now))
+        logs = replace(logs, earliest=earliest, times=replace(logs.times, looks=looks))
         return replace(
             observation,
             logs=self._with_open_ends(logs, state),
@@ -312,6 +312,9 @@ class Observer:
             # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
             undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
             logs = self.logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
+            if self.connector.lineage is not None:
+                # An end that was asked for again may be that of another leader.
+                logs = with_histories(logs, state, self.connector.lineage)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
@@ -326,10 +329,12 @@ class Observer:
     def uncommitted(self, observation: Observation, planned: SourceState, state: SourceState) -> Observation | None:
         """Return what a plan has to be made of again, as it would pass over rows of open transactions; else nothing."""
         transactions = self.connector.transactions
-        asked = {} if transactions is None else passed_over(state, planned, observation.logs)
-        if transactions is None or not asked or not (opened := _with_open(transactions, asked)):
+        if transactions is None or not (asked := passed_over(state, planned, observation.logs)):
             return None
-        return replace(observation, logs=replace(observation.logs, uncommitted=opened))
+        answers = transactions.ends(asked.keys())
+        # What has no answer may have some.
+        opened = {s for s, end in asked.items() if s not in answers or answers[s] > end}
+        return replace(observation, logs=replace(observation.logs, uncommitted=opened)) if opened else None
 
     def reached(self, ranges: Sequence[SplitRange]) -> Mapping[Split, Millis]:
         """Return how far event time will be in the ranges of a planned batch, as far as that can be known."""
@@ -367,14 +372,6 @@ class Observer:
             return None
         rest, interval = last.rest.lasted(self.clock.elapsed()), self.policy.watermark_interval
         return self._others_at_discovery.as_of(reached, due_now(state.watermark, rest, interval))
-
-    def _looked_at(
-        self, state: SourceState, added: Mapping[Split, int], logs: ObservedLogs, now: Millis
-    ) -> Mapping[Split, FirstLook]:
-        if self.looks is None:
-            return {}
-        self.looks.ids = logs.ids
-        return self.looks.of(state, added, logs.ends, self.policy.future_cap(now))
 
     def _looking_ahead(self, observation: Observation, state: SourceState) -> Observation:
         logs = observation.logs
@@ -448,12 +445,6 @@ class Observer:
 
 
 # Open transactions behind the ends of splits that hold the watermark: no idleTimeout helps against these.
-
-
-def _with_open(transactions: OpenTransactions, ends: Mapping[Split, int]) -> Set[Split]:
-    """Return the splits with rows of open transactions at these ends, and those for which that is not known."""
-    answers = transactions.ends(ends.keys())
-    return {split for split, end in ends.items() if split not in answers or answers[split] > end}
 
 
 _LOOK_AGAIN = 5_000

@@ -123,15 +123,12 @@ class ReplicaPositions:
         _log.warning("a batch that was planned on %s is done on %s: just what it had in it", end.copy, replicas.system)
         assert end.done is not None, "a copy begins at nothing that has no words"
         as_of = last, end.done
-        if start.done == end.done:
-            return TranslatedBatch(
-                _at(before, first), _at(after, first), Relocation(replicas.system, self._shift, floor, as_of=as_of)
-            )
-        passage = replicas.between(start.done, end.done)
+        same = start.done == end.done
+        position, left_out = (first, None) if same else replicas.between(start.done, end.done)
         return TranslatedBatch(
             _at(before, first),
-            _at(after, max(passage.position, first), observed=first),
-            Relocation(replicas.system, self._shift, floor, passage.left_out, as_of),
+            _at(after, max(position, first), observed=first),
+            Relocation(replicas.system, self._shift, floor, left_out, as_of),
         )
 
     def _confirm(self, own: SourceState, origin: Origin, replicas: Replicas) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import Plan
 from watermark_source.planning.snapshot_ranges import snapshot_split, unfinished
 from watermark_source.planning.split import Split
@@ -43,28 +44,19 @@ class Arrivals:
     older: Set[Split] = frozenset()
     """Snapshots: when the rows of a table were written is not known."""
 
-    def after(
-        self,
-        committed: Mapping[Split, int],
-        ends: Mapping[Split, int],
-        requested_at: Millis,
-        *,
-        unanswered: Set[Split] = frozenset(),
-        snapshots: Set[Split] = frozenset(),
-    ) -> Arrivals:
+    def after(self, committed: Mapping[Split, int], logs: ObservedLogs, snapshots: Set[Split]) -> Arrivals:
         """Return it with another request.
 
         Args:
             committed: the first position of each split that is in no committed batch; 0 for a split without one.
-            ends: what the request returned.
-            requested_at: just before it was sent.
-            unanswered: splits of which it returned nothing, or an end of before: of these the last answer counts.
+            logs: what the request returned. Of splits without an answer, or with an end of before, the last one counts.
             snapshots: splits of snapshots.
         """
         # A split that is found later had no row before: otherwise it would have been found.
         first: tuple[End, ...] = () if self.began is None else ((0, self.began),)
+        requested_at, unanswered = logs.asked_at, logs.unknown | logs.stale
         left_out = unanswered | snapshots
-        answered = {s: end for s, end in ends.items() if s not in left_out} if left_out else ends
+        answered = {s: end for s, end in logs.ends.items() if s not in left_out} if left_out else logs.ends
         kept = {s: before for s in unanswered if (before := self._before(s))}
         finds_rows = False
         # Of thousands of splits few have any.
@@ -177,26 +169,18 @@ class History:
         if before.splits is not self.splits or logs.added:
             # Of a split that is new nothing is read that lies before its beginning.
             committed = {**logs.added, **{split: at.position for split, at in before.splits.items()}}
-        arrivals = self.arrivals.after(
-            committed,
-            logs.ends,
-            logs.asked_at,
-            unanswered=logs.unknown | logs.stale,
-            snapshots=frozenset(map(snapshot_split, unfinished(state.snapshots))),
-        )
+        arrivals = self.arrivals.after(committed, logs, frozenset(map(snapshot_split, unfinished(state.snapshots))))
         moment = now if logs.ends_are_final else logs.asked_at
         times, changes = self._times_after(before, state, moment)
         first = self.arrivals.began is None
         sent = before.watermark if first else self.watermark
-        highest = [seen.highest for seen in observed.seen.values() if seen.highest is not None]
-        if self.newest is not None:
-            highest.append(self.newest)
+        highest = (self.newest, *(seen.highest for seen in observed.seen.values()))
         return History(
             arrivals,
             committed,
             before.splits,
             times,
-            max(highest, default=None),
+            max((millis for millis in highest if millis is not None), default=None),
             state.watermark,
             self.watermark_changes + (state.watermark != sent),
             self.status_changes + changes,

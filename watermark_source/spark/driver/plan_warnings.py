@@ -191,15 +191,12 @@ class WatermarkWarnings:
 
     def _warn_of_clocks(self, seen: Seen, before: SourceState) -> None:
         """Warn once of each time that a clock which dates rows is behind the watermark."""
-        options, watermark, times = self._options, before.watermark, seen.plan.observation.logs.times.reached
+        policy, watermark, times = self._options.policy, before.watermark, seen.plan.observation.logs.times.reached
         if not times:
             return
-        follows_group = options.policy.idleness.follows_group
-        behind = {
-            split: at
-            for split, at in clocks_behind(times, watermark, follows_group=follows_group).items()
-            if options.policy.strategy.at_end(times[split]) is not None
-        }
+        follows_group = policy.idleness.follows_group
+        dating = {split: at for split, at in times.items() if policy.strategy.at_end(at) is not None}
+        behind = clocks_behind(dating, watermark, follows_group=follows_group)
         if behind and watermark is not None and not self._set_back:
             _log.warning("%s", clock_text(behind, watermark, follows_group=follows_group))
         self._set_back = bool(behind)

@@ -25,6 +25,7 @@ from watermark_source.spark_process import ABOUT
 _log = logging.getLogger(__name__)
 
 _RUN: Final = re.compile(r'\["(?P<query>\S+) \S+"')
+"""The id of a run, which begins with that of its query."""
 
 
 class SharedTurns(QueryTurns):
@@ -40,7 +41,7 @@ class SharedTurns(QueryTurns):
         """Take in that Spark asks this source; ``run``: of the query, once it is known."""
         self._run = run
         texts = [] if local is None else local.texts()
-        self.queries = frozenset(id_ for text in texts if (id_ := _query_of(text)))
+        self.queries = frozenset(found["query"] for text in texts if (found := _RUN.match(text)) is not None)
         self.begin(() if run is None else turns_of(run, texts))
 
     def write(
@@ -83,12 +84,6 @@ def _encoded(run: str, turn: Turn) -> str:
         return [report.status.value, report.watermark]
 
     return json.dumps([run, *turn], ensure_ascii=False, default=as_list)
-
-
-def _query_of(text: str) -> str | None:
-    """Return the id of the query that a text is of: that of a run begins with it."""
-    found = _RUN.match(text)
-    return None if found is None else found["query"]
 
 
 def turns_of(run: str, texts: list[str]) -> list[Turn]:

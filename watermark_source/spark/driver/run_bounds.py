@@ -78,14 +78,13 @@ class StreamEnd:
             StreamEndedError: there are, and ``failOnDataLoss`` is set.
             SourceError: the system does not answer.
         """
-        by_rows = self._options.policy.on_loss.positions_are_rows
 
         def has_rows(wanted: SplitRange) -> bool:
             # A table that is new has no positions to look at yet.
             if wanted.split.log in observation.snapshots.chunks:
                 return True
             _log.info("looking whether rows have come in %s since the stream ended", wanted)
-            again = reread_task(wanted, state, relocation, late_at=None, positions_are_rows=by_rows)
+            again = reread_task(wanted, state, relocation, self._options.policy, late_at=None)
             return any(batch.rows for batch in batches_of(definition.observing_reader, again))
 
         since = [wanted for wanted in come_since(state, observation.logs) if has_rows(wanted)]

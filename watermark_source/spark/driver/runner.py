@@ -31,7 +31,7 @@ from watermark_source.planning.holds import is_behind
 from watermark_source.planning.kept_plan import KeptPlan
 from watermark_source.planning.observation import Observation
 from watermark_source.planning.planner import Plan, plan
-from watermark_source.planning.policy import MinimumRows, OnLoss, PlanPolicy
+from watermark_source.planning.policy import PlanPolicy
 from watermark_source.planning.snapshot_ranges import unfinished
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitStatus
@@ -61,24 +61,18 @@ class SourceRunner:
     """Offsets, tasks and status of one source in one query. Calls come one at a time."""
 
     def __init__(
-        self,
-        definition: SourceDefinition,
-        options: EngineOptions,
-        *,
-        membership: Membership | None = None,
-        minimum_rows: MinimumRows | None = None,
-        fail_on_data_loss: bool,
+        self, definition: SourceDefinition, options: EngineOptions, membership: Membership | None = None
     ) -> None:
         clock = Clock()
         self._definition = definition
         self._connector = definition.open()
-        on_loss = OnLoss(
-            fails=fail_on_data_loss,
+        on_loss = replace(
+            options.policy.on_loss,
             conditions=definition.loss_conditions,
             position_text=definition.position_text,
             positions_are_rows=self._connector.positions_are_rows,
         )
-        policy = self._policy = replace(options.policy, on_loss=on_loss, minimum_rows=minimum_rows)
+        policy = self._policy = replace(options.policy, on_loss=on_loss)
         options = replace(options, policy=policy)
         if not policy.strategy.looks_up_times:
             self._connector = replace(self._connector, time_index=None)

@@ -31,20 +31,14 @@ _log = logging.getLogger(__name__)
 
 
 def reread_task(
-    wanted: SplitRange,
-    state: SourceState,
-    relocation: Relocation | None,
-    *,
-    late_at: Millis | None,
-    positions_are_rows: bool,
-    learns: bool = False,
+    wanted: SplitRange, state: SourceState, relocation: Relocation | None, policy: PlanPolicy, late_at: Millis | None
 ) -> ReadTask:
     """Return the task that reads a range of the last planned batch, which ends in ``state``, again.
 
-    ``positions_are_rows``: a task may begin to read its log at any position, not only where a range begins. ``learns``:
-    the strategy needs to know how disordered its rows are.
+    Unless positions are rows (``policy.on_loss``), a task can begin to read its log only where a range begins.
     """
     by_positions = relocation is None or relocation.left_out is None
+    learns = policy.strategy.tasks_observe is TasksObserve.DISORDER
     if relocation is not None and late_at is not None:
         # The floor dates the rows as the task dated them.
         relocation = replace(relocation, floor=Millis(late_at + 1))
@@ -54,9 +48,10 @@ def reread_task(
         late_at=late_at,
         snapshot=last_batch(state),
         relocation=relocation,
-        whole=wanted if by_positions and not positions_are_rows else None,
+        whole=wanted if by_positions and not policy.on_loss.positions_are_rows else None,
         beginnings=beginnings_of([wanted], state) if learns else None,
         logs=expected_logs([wanted], state),
+        summarized_by=policy.strategy.summarized_by,
     )
 
 
@@ -85,8 +80,9 @@ class ReadingAgain:
         reader = definition.observing_reader if summing is None else definition.range_reader
         try:
             for part in parts:
-                observer = EventTimeObserver([part], again.future_cap, again.late_at, again.beginnings, summing=summing)
-                for batch in batches_of(reader, replace(again, ranges=(part,))):
+                of_part = replace(again, ranges=(part,))
+                observer = EventTimeObserver(of_part, summing)
+                for batch in batches_of(reader, of_part):
                     observer.observe(batch)
                 self._book.add(observer.reports())
         except (DataLossError, EventTimeError, UnknownSplitError, UnsupportedFormatError) as error:
@@ -102,19 +98,16 @@ class ReadingAgain:
             return
         self._warned.add(strangers is not None)
         where, port = " or ".join(self._server.address.hosts), self._server.address.port
-        if strangers is None:
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. If executors "
-                "cannot reach that address, set reportAddress",
-                where, port,
-            )  # fmt: skip
-        else:
-            _log.warning(
-                "no task reported what it read to %s, port %d, so the driver reads it again by itself. Meanwhile "
-                "connections of others than this query's tasks were closed there: %s. Keep them away from that port; "
-                "reportAddress names others",
-                where, port, strangers,
-            )  # fmt: skip
+        remedy = "If executors cannot reach that address, set reportAddress"
+        if strangers is not None:
+            remedy = (
+                f"Meanwhile connections of others than this query's tasks were closed there: {strangers}. Keep them "
+                "away from that port; reportAddress names others"
+            )
+        _log.warning(
+            "no task reported what it read to %s, port %d, so the driver reads it again by itself. %s",
+            where, port, remedy,
+        )  # fmt: skip
 
 
 # How many rows this run of a query has read, and of how many the event time does not count.
@@ -224,8 +217,7 @@ class TaskReports:
         self.server = ReportServer(self._book, host=address.host, ports=address.ports)
         self._reading_again = ReadingAgain(definition, self._book, self.server)
         self._logs = logs
-        self._observe, self._summarized_by = policy.strategy.tasks_observe, policy.strategy.summarized_by
-        self._positions_are_rows = policy.on_loss.positions_are_rows
+        self._policy = policy
         self.late_at: Millis | None = None
         """The watermark that the last batch of this process began with."""
         self.rows = RowCounts()
@@ -250,7 +242,8 @@ class TaskReports:
         last = ranges_of(state)
         covered = self._book.cover_each(last)
         previewed: Mapping[Split, Millis] = {}
-        if is_first and self._observe is TasksObserve.HIGHEST and self._summarized_by is None:
+        strategy = self._policy.strategy
+        if is_first and strategy.tasks_observe is TasksObserve.HIGHEST and strategy.summarized_by is None:
             previewed = self._logs.highest([w for w, c in zip(last, covered, strict=True) if c.missing])
         for wanted, reported in zip(last, covered, strict=True):
             coverage = reported
@@ -260,16 +253,8 @@ class TaskReports:
             if not have_times([wanted], state):
                 coverage = coverage._replace(seen=replace(coverage.seen, highest=None, summaries=()))
                 self.snapshots.add(wanted.split.log, coverage.rows.read)
-            elif coverage.missing and wanted.split in known and self._observe.is_needed:
-                again = reread_task(
-                    wanted,
-                    state,
-                    relocation,
-                    late_at=self.late_at,
-                    positions_are_rows=self._positions_are_rows,
-                    learns=self._observe is TasksObserve.DISORDER,
-                )
-                again = replace(again, summarized_by=self._summarized_by)
+            elif coverage.missing and wanted.split in known and strategy.tasks_observe.is_needed:
+                again = reread_task(wanted, state, relocation, self._policy, self.late_at)
                 coverage = self._reading_again.cover(again, coverage, reports_due=not is_first)
             seen[wanted.split] = coverage.seen
             self.rows.add(wanted.split, coverage.rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from watermark_source.arrow_columns import bitmap, integers, is_valid
+from watermark_source.arrow_columns import booleans, integers, is_valid
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import InternalError
 from watermark_source.planning.disorder import BUCKETS, SEGMENT, DisorderSegment
@@ -21,7 +21,7 @@ from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.column_names import EVENT_TIME
 from watermark_source.spark.markers import in_micros
-from watermark_source.spark.read_tasks import Beginning
+from watermark_source.spark.read_tasks import Beginning, ReadTask
 
 # Counting disorder in a task: how far rows of a range are behind the highest event time before them, in columns.
 
@@ -121,7 +121,7 @@ class Summing(NamedTuple):
         rows = pa.RecordBatch.from_arrays([*batch.columns, batch.event_time], names=names)
         if cap is not None:
             counted = (integers(batch.event_time) <= cap) | ~is_valid(batch.event_time)
-            rows = rows.filter(pa.Array.from_buffers(pa.bool_(), len(counted), [None, bitmap(counted)], 0))
+            rows = rows.filter(booleans(counted))
         return self.by.merged(batch.split, before, self.by.summary_of(batch.split, rows) if rows.num_rows else None)
 
 
@@ -143,23 +143,15 @@ _NOTHING: Final = _SplitCounts()
 
 
 class EventTimeObserver:
-    """Watches the event times of ranges, column by column. Of several ranges of a split the first has all its rows."""
+    """Watches the event times of a task's ranges, column by column. Of a split's ranges the first has all its rows."""
 
-    def __init__(
-        self,
-        ranges: Sequence[SplitRange],
-        future_cap: Millis | None,
-        late_at: Millis | None = None,
-        beginnings: Mapping[Split, Beginning] | None = None,
-        *,
-        summing: Summing | None = None,
-    ) -> None:
-        self._ranges = ranges
+    def __init__(self, task: ReadTask, summing: Summing | None = None) -> None:
+        self._ranges = task.ranges
         self._summing = summing
-        self._disorder = None if beginnings is None else _disorder_counts(ranges, beginnings)
-        self._late_at = None if late_at is None else in_micros(late_at)
+        self._disorder = None if task.beginnings is None else _disorder_counts(task.ranges, task.beginnings)
+        self._late_at = None if task.late_at is None else in_micros(task.late_at)
         # Event times are microseconds in the columns; a whole millisecond at the cap still counts.
-        self._cap = None if future_cap is None else future_cap * 1_000 + 999
+        self._cap = None if task.future_cap is None else task.future_cap * 1_000 + 999
         self._counts: defaultdict[Split, _SplitCounts] = defaultdict(_SplitCounts)
 
     def observe(self, batch: ReadBatch) -> None:
@@ -208,9 +200,8 @@ class EventTimeObserver:
             highest = int(micros.max())
             counts.marked = highest if counts.marked is None else max(highest, counts.marked)
 
-    def reports(self) -> list[RangeReport]:
-        """Return what was seen, a report a range."""
-        reports: list[RangeReport] = []
+    def reports(self) -> Iterator[RangeReport]:
+        """Yield what was seen, a report a range."""
         reported: set[Split] = set()
         for r in self._ranges:
             seen, disorder = self._counts.get(r.split, _NOTHING), None
@@ -219,7 +210,7 @@ class EventTimeObserver:
             elif self._disorder is not None:
                 disorder = self._disorder.get(r.split)
             reported.add(r.split)
-            report = RangeReport(
+            yield RangeReport(
                 range=r,
                 max_event_time=_millis(seen.highest),
                 rows=seen.rows,
@@ -227,20 +218,12 @@ class EventTimeObserver:
                 segments=() if disorder is None else disorder.segments(),
                 summary=seen.summary,
             )
-            reports.append(report)
-        return reports
 
 
 def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Beginning]) -> dict[Split, DisorderCount]:
-    first: dict[Split, SplitRange] = {}
-    for each in ranges:
-        first.setdefault(each.split, each)
-    counts: dict[Split, DisorderCount] = {}
-    for split, each in first.items():
-        beginning = beginnings.get(split)
-        here = beginning if beginning is not None and beginning.position == each.start else None
-        counts[split] = DisorderCount(each.start, here)
-    return counts
+    first = {each.split: each.start for each in reversed(ranges)}
+    here = {split: beginning for split, beginning in beginnings.items() if beginning.position == first.get(split)}
+    return {split: DisorderCount(start, here.get(split)) for split, start in first.items()}
 
 
 def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:

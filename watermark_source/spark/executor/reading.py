@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from watermark_source.arrow_columns import bitmap, integers, repeated
+from watermark_source.arrow_columns import booleans, integers, repeated
 from watermark_source.contract.lineage import of_logs
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import PieceReader, RangeReader, RelocatedRangeReader, SnapshotRangeReader
@@ -106,7 +107,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
     if not task.ranges:
         return
     summing = Summing.of(task.summarized_by, schema.names)
-    observer = EventTimeObserver(task.ranges, task.future_cap, task.late_at, task.beginnings, summing=summing)
+    observer = EventTimeObserver(task, summing)
     spare_imports()
     for batch in batches_of(reader, task):
         observer.observe(batch)
@@ -117,7 +118,7 @@ def run_task(reader: RangeReader, task: ReadTask, schema: StructType) -> Iterato
         )
         yield data_batch(batch, event_time, schema, task.late_at)
     if task.report_to is not None:
-        send_reports(task.report_to, observer.reports())
+        send_reports(task.report_to, list(observer.reports()))
 
 
 def batches_of(reader: RangeReader, task: ReadTask) -> Iterator[ReadBatch]:
@@ -139,15 +140,8 @@ def data_batch(
     """Return rows with the engine's own columns behind the system's; data rows have no marker."""
     columns = [*batch.columns, event_time]
     if LATE in schema.names[len(batch.columns) :]:
-        columns.append(_late_column(event_time, late_at))
+        is_late = np.False_ if late_at is None else integers(event_time) <= in_micros(late_at)
+        columns.append(booleans(np.broadcast_to(is_late, batch.rows)))
     if MARKER in schema.names[len(batch.columns) :]:
         columns.append(no_markers(batch.rows, schema))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
-
-
-def _late_column(event_time: pa.Array, late_at: Millis | None) -> pa.Array:
-    if late_at is None:
-        return repeated(False, pa.bool_(), len(event_time))
-    return pa.Array.from_buffers(
-        pa.bool_(), len(event_time), [None, bitmap(integers(event_time) <= in_micros(late_at))], 0
-    )

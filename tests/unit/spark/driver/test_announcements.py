@@ -20,9 +20,11 @@ from watermark_source.planning.announced import (
     LoggedStatement,
     ObservedAnnouncements,
     WriterStatus,
+    needed_from,
     writers_at,
 )
 from watermark_source.planning.announcement import Announcement
+from watermark_source.planning.lineage import Epoch
 from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import SourceState, SplitState
@@ -140,6 +142,33 @@ def test_a_log_that_was_truncated_has_not_reached_what_is_announced_of_its_new_r
     assert writer.reached is None
     assert [cut.watermark for cut in writer.pending] == [1]
     assert process.now(end=8).table.writers["a"].reached is not None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"ids": {"t": "NEW"}},
+        {"ids": {"t": "OLD"}, "histories": {SPLIT: [Epoch(6, 3), Epoch(5, 0)]}},
+        # What is announced is of a topic that is not discovered yet.
+        {"ids": {"t": "OLD"}, "topic": "NEW"},
+    ],
+    ids=["created again", "other rows", "created again and not found"],
+)
+def test_rows_that_take_the_place_of_others_have_not_reached_what_is_announced_of_them(found: dict[str, Any]) -> None:
+    topic = found.pop("topic", found["ids"]["t"])
+    state = SourceState(splits={SPLIT: SplitState(10, 10, epoch=Epoch(5, 0))}, ids={"t": "OLD"})
+    process = Process(state=state, log=LogInMemory(answer=AnnouncementsRead(is_current=True, log="L", topic=topic)))
+    process.log.add(1, ends={"0": 6}, topic=topic)
+    logs = ObservedLogs(asked_at=Millis(0), ends={SPLIT: 50}, **found)
+    for _ in range(2):
+        observed = process.announcements.poll(state, logs, None)
+        assert observed.table.writers["a"].reached is None
+        assert observed.is_current is (topic == found["ids"]["t"])
+        assert process.discovery.looks == (not observed.is_current)
+    # Once it is read again from where the rows are others, they are.
+    state = replace(state, splits={SPLIT: SplitState(6, 0)}, ids={"t": topic})
+    logs = ObservedLogs(asked_at=Millis(0), ends={SPLIT: 50}, ids={"t": topic})
+    assert process.announcements.poll(state, logs, None).table.writers["a"].reached is not None
 
 
 def test_a_process_reads_on_from_its_checkpoint_and_waits_for_the_writers_in_it() -> None:
@@ -353,6 +382,10 @@ def test_a_run_leaves_out_a_writer_whose_time_to_live_has_passed_by_the_records_
         "a": WriterStatus.ACTIVE,
         "dead": WriterStatus.SILENT,
     }
+    # The next run does not wait for it either, once the log has no record of it.
+    kept = needed_from(found, {"0": 9}, None, None, Millis(2))
+    assert kept is not None
+    assert (kept.writers, kept.left_out) == (("a",), True)
     (text,) = caplog.messages
     assert "writer dead has announced nothing for 2 d, longer than writerTimeToLive (1 d)" in text
     assert text.endswith("To wait longer, write a longer writerTimeToLive")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Set
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +25,7 @@ from watermark_source.planning.split import Split
 from watermark_source.planning.state import Epoch, SourceState
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.driver.group_membership import Membership
-from watermark_source.spark.driver.observer import EndsSeen, OpenTransactionsAtHolders, with_histories
+from watermark_source.spark.driver.observer import EndsSeen, Observer, OpenTransactionsAtHolders, with_histories
 
 FOLLOWS = {
     "idleFollows": "group",
@@ -146,7 +148,7 @@ def test_a_leader_of_an_earlier_epoch_is_cut_off_unless_it_may_be_that_of_anothe
     state = SourceState({A: at(5, epoch=Epoch(3, 0)), B: at(5, epoch=Epoch(3, 0))}, ids=ids)
     known = ObservedLogs(asked_at=NOW, ends={A: 9, B: 9}, ids=ids)
     histories = {A: [Epoch(2, 0)], B: [Epoch(4, 7), Epoch(3, 0)]}
-    found = with_histories(known, state, {}, Told(histories))
+    found = with_histories(known, state, Told(histories))
     if ids:
         assert (found.ends, found.unknown, found.histories) == ({B: 9}, {A}, {B: histories[B]})
     else:
@@ -156,8 +158,27 @@ def test_a_leader_of_an_earlier_epoch_is_cut_off_unless_it_may_be_that_of_anothe
 def test_what_is_known_of_a_log_created_again_is_forgotten() -> None:
     state = SourceState({A: at(5, epoch=Epoch(3, 0))}, ids={"log": "old"})
     lineage = Told({A: [Epoch(0, 0)]})
-    found = with_histories(ObservedLogs(asked_at=NOW, ends={A: 9}, ids={"log": "new"}), state, {}, lineage)
+    found = with_histories(ObservedLogs(asked_at=NOW, ends={A: 9}, ids={"log": "new"}), state, lineage)
     assert (lineage.forgotten, found.ends) == ({"log"}, {A: 9})
+
+
+class Polled:
+    """Logs of which one has another leader, and rows of that, when its end is requested again."""
+
+    def with_newest(self, logs: ObservedLogs, splits: Set[Split]) -> ObservedLogs:
+        return replace(logs, ends={**logs.ends, A: 120}, times=replace(logs.times, newest={A: None}))
+
+
+def test_an_end_that_is_requested_again_has_the_epoch_of_the_leader_that_returned_it() -> None:
+    """Else a task would expect the rows of the new leader to be of the one before, and report them lost."""
+    lineage = Told({})
+    outside: dict[str, Any] = dict.fromkeys(field.name for field in fields(Observer) if field.init)
+    outside |= {"connector": SimpleNamespace(lineage=lineage, discovery=None), "policy": PlanPolicy(), "logs": Polled()}
+    state = SourceState({A: at(100, epoch=Epoch(5, 0))}, ids={"log": "same"})
+    first = observed(NOW, {A: 110})
+    lineage.told = {A: [Epoch(6, 110), Epoch(5, 0)]}
+    dated = Observer(**outside).dated(first, state)
+    assert (dated.logs.ends, dated.logs.histories) == ({A: 120}, lineage.told)
 
 
 def test_rows_that_were_seen_and_not_read_are_gone_where_another_leader_did_not_have_them() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tests.unit.planning.example_states import A, B, at, log_of, observation
+from watermark_source.planning.observation import ObservedLogs
 from watermark_source.planning.planner import plan
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split
@@ -14,11 +15,15 @@ from watermark_source.spark.driver.plan_history import Arrivals, History, Status
 from watermark_source.status_model.source_status import TimeInStatus, Unprocessed
 
 
+def answer(at: int, ends: Mapping[Split, int], unknown: Set[Split] = frozenset()) -> ObservedLogs:
+    return ObservedLogs(asked_at=Millis(at), ends=ends, unknown=unknown)
+
+
 def requests(*answers: tuple[int, Mapping[Split, int]], committed: Mapping[Split, int] | None = None) -> Arrivals:
     """Ends of logs by the time of the request; nothing is committed but what is given."""
     arrivals = Arrivals()
     for requested_at, ends in answers:
-        arrivals = arrivals.after(committed or {A: 0}, ends, Millis(requested_at))
+        arrivals = arrivals.after(committed or {A: 0}, answer(requested_at, ends), frozenset())
     return arrivals
 
 
@@ -54,13 +59,13 @@ def test_a_split_found_later_has_no_row_from_before_the_first_request() -> None:
 
 def test_a_split_that_does_not_answer_counts_from_its_last_answer() -> None:
     first = requests((100, {A: 5, B: 5}), committed={A: 5, B: 5})
-    arrivals = first.after({A: 5, B: 5}, {A: 5}, Millis(200), unanswered={B})
+    arrivals = first.after({A: 5, B: 5}, answer(200, {A: 5}, unknown={B}), frozenset())
     assert arrivals.oldest({A: 5, B: 5}) == Unprocessed(100, "log-1")
 
 
 def test_rows_of_a_table_under_snapshot_have_an_unknown_age() -> None:
     first = requests((100, {A: 5}), committed={A: 5})
-    arrivals = first.after({A: 5}, {A: 5, B: 3}, Millis(200), snapshots={B})
+    arrivals = first.after({A: 5}, answer(200, {A: 5, B: 3}), {B})
     assert arrivals.oldest({A: 5, B: 0}) == Unprocessed(100, "log-1", is_older=True)
 
 
@@ -73,13 +78,13 @@ def test_a_log_that_was_truncated_begins_again() -> None:
 def test_ends_before_the_committed_rows_are_dropped_and_a_long_backlog_keeps_few() -> None:
     arrivals = Arrivals()
     for n in range(1_000):
-        arrivals = arrivals.after({A: 0}, {A: n}, Millis(n))
+        arrivals = arrivals.after({A: 0}, answer(n, {A: n}), frozenset())
         assert len(arrivals.ends.get(A, ())) <= 66
         found = arrivals.oldest({A: n // 2})
         # Each row with a position arrived just after the request of that number: never before the bound.
         assert found is not None
         assert found.arrived <= n // 2
-    arrivals = arrivals.after({A: 999}, {A: 1_000}, Millis(1_000))
+    arrivals = arrivals.after({A: 999}, answer(1_000, {A: 1_000}), frozenset())
     assert arrivals.ends[A] == ((999, 999), (1_000, 1_000))
 
 

@@ -100,9 +100,8 @@ def test_what_was_looked_at_ahead_leads_nowhere_before_splits_were_looked_for_si
     write(log, {0: [(100, 1)]})
     process = live(watermarkStrategy="lookahead")
     process.runner.close()
-    process.runner = SourceRunner(
-        process.source, process.options, fail_on_data_loss=True, minimum_rows=MinimumRows(5, Millis(3_600_000))
-    )
+    policy = replace(process.options.policy, minimum_rows=MinimumRows(5, Millis(3_600_000)))
+    process.runner = SourceRunner(process.source, replace(process.options, policy=policy))
     start = process.run(process.runner.initial_offset())
     assert wm(start) == 99_999
     began = time.monotonic()

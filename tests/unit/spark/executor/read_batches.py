@@ -11,7 +11,7 @@ from watermark_source.planning.range_report import RangeReport
 from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
-from watermark_source.spark.read_tasks import Beginning
+from watermark_source.spark.read_tasks import Beginning, ReadTask
 
 A, B = Split("log", 0), Split("log", 1)
 MICROS = pa.timestamp("us", tz="UTC")
@@ -32,7 +32,8 @@ def observe(
     summing: Summing | None = None,
 ) -> list[RangeReport]:
     """Return the reports of ranges whose batches are read for these alone."""
-    observer = EventTimeObserver(ranges, future_cap, late_at, beginnings, summing=summing)
+    task = ReadTask(tuple(ranges), future_cap=future_cap, late_at=late_at, beginnings=beginnings)
+    observer = EventTimeObserver(task, summing)
     for batch in batches:
         observer.observe(batch)
-    return observer.reports()
+    return list(observer.reports())

@@ -18,7 +18,7 @@ from watermark_source.planning.range_report import LateRows, RangeReport, RowTot
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
-from watermark_source.spark.read_tasks import Beginning
+from watermark_source.spark.read_tasks import Beginning, ReadTask
 
 
 def seen(batches: Sequence[ReadBatch], cap: int | None = None) -> list[tuple[int | None, int, int]]:
@@ -70,7 +70,7 @@ def test_a_sliced_column_is_seen_as_its_slice(micros: list[int], data: st.DataOb
     start = data.draw(st.integers(0, len(micros)))
     length = data.draw(st.integers(0, len(micros) - start))
     whole = pa.array(micros, pa.int64()).view(MICROS)
-    observer = EventTimeObserver([SplitRange(A, 0, 10)], None)
+    observer = EventTimeObserver(ReadTask((SplitRange(A, 0, 10),)))
     observer.observe(ReadBatch(A, length, (), whole.slice(start, length)))
     part = micros[start : start + length]
     expected = max(part) // 1_000 if part else None
