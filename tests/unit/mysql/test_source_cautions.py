@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_mysql_cdc_wm import source
 from pyspark_mysql_cdc_wm.options import mysql_options
-from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
+from pyspark_mysql_cdc_wm.records.layout import Layout
 from watermark_source.checks import Caution, Check
 
 
@@ -17,7 +17,7 @@ def test_a_query_begins_with_the_cautions_of_its_checks_and_of_what_it_may_lack(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server: Any = SimpleNamespace(
-        where="MySQL at db1:3306", selection=None, layout=Layout.of_json(ColumnChoice()), tables={},
+        where="MySQL at db1:3306", selection=None, layout=Layout((), ()), tables={},
         found=SimpleNamespace(left_out=frozenset()), close=lambda: None,
     )  # fmt: skip
     checks: list[Check[Any]] = [Check("log_bin", lambda _: "ON"), Check("gtid_mode", lambda _: Caution("OFF: slower"))]

@@ -12,12 +12,13 @@ from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.reading import schema_changes
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
-from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, EventTimeColumn, Layout
+from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
 
 T = TableName("shop", "t")
 ALL_COLUMNS = ColumnChoice()
 OF_COLUMNS = Layout(("id", "a", "b"), (pa.int32(),) * 3)
+WHOLE = Layout(("_row",), (pa.string(),), ALL_COLUMNS)
 
 
 def compare(
@@ -44,19 +45,6 @@ def test_a_column_that_is_gone_or_not_wanted_ends_nothing(caplog: pytest.LogCapt
     known = Known(frozenset({T}), ColumnChoice(without=("Secret",)), OF_COLUMNS, False)
     known.compare(T, ["id", "a", "b", "gone", "secret"], lambda: frozenset({"ID", "a", "b", "secret"}), "here")
     assert "here it has columns that the stream lacks: gone. Their values are not delivered" in caplog.text
-
-
-def test_a_table_that_loses_its_event_time_ends_the_query(caplog: pytest.LogCaptureFixture) -> None:
-    layout = Layout.of_json(ALL_COLUMNS, EventTimeColumn("At"))
-    known = Known(frozenset({T}), ColumnChoice(event_time=layout.event_time), layout, False)
-    known.compare(T, ["id", "at"], lambda: pytest.fail("not asked"), "here")
-    with pytest.raises(SchemaError, match=r"event time is the column At, .* and shop\.t has no such column"):
-        known.compare(T, ["id", "renamed"], lambda: frozenset({"id", "renamed"}), "here")
-    assert not caplog.messages
-    # Rows from before the column was added, and those of a table that is gone.
-    for where, now in (("then", {"id", "at"}), ("there", set[str]())):
-        known.compare(T, ["id"], lambda now=now: now, where)  # type: ignore[misc]
-        assert caplog.messages[-1] == f"shop.t was altered: {where} it lacks At: its rows are dated by their commit"
 
 
 SWAPS = [
@@ -94,13 +82,13 @@ def test_a_column_that_comes_to_a_name_of_the_stream_is_warned_of(text: str, cap
 
 @pytest.mark.parametrize("text", ["RENAME COLUMN a TO c", "ADD COLUMN c INT DEFAULT 7"])
 def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pytest.LogCaptureFixture) -> None:
-    compare(text, Layout.of_json(ALL_COLUMNS))
+    compare(text, WHOLE)
     assert f"position 9: {text}: it gave shop.t columns, and logged no row: c. Rows" in caplog.messages[-1]
-    compare(f"{text}, FORCE", Layout.of_json(ALL_COLUMNS), ColumnChoice(without=("c",)))
+    compare(f"{text}, FORCE", WHOLE, ColumnChoice(without=("c",)))
     assert len(caplog.messages) == 1
 
 
-@pytest.mark.parametrize("layout", [OF_COLUMNS, Layout.of_json(ALL_COLUMNS)])
+@pytest.mark.parametrize("layout", [OF_COLUMNS, WHOLE])
 @pytest.mark.parametrize("text", ["DROP PRIMARY KEY, ADD PRIMARY KEY (a)", "ADD CONSTRAINT k PRIMARY KEY (id, a)"])
 def test_another_primary_key_is_warned_of_once(text: str, layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
     schema_changes._warn_once.cache_clear()
