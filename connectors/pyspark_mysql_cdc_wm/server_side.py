@@ -166,11 +166,11 @@ class ServerSide:
         with closing(ConsistentView(self.source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
+            # Spark may work for long between two statements.
+            view.select("SET SESSION wait_timeout = 86400")
             status = LogStatus(self.connection)
             end = status.end()
             changes = self.logged(spark, SplitRange(BINLOG, since.start, end.number), since.relocation)
             changed = states_of(view.kept_alive(changes))
-            # From here on Spark may work for long between two statements.
-            view.select("SET SESSION wait_timeout = 86400")
             rows = Rows(table.name, table.key, table.row, view.select)
             yield ReadSince(rows, changed, end.number, end.shown(status.base()))
