@@ -25,8 +25,8 @@ MYSQL_SETTINGS = {
 }
 # Settings with which a data folder is created, and which cannot be changed later.
 _OF_A_DATA_FOLDER = frozenset({"innodb_data_file_path", "innodb_page_size", "lower_case_table_names"})
-# What MySQL has by default.
-MARIADB_SETTINGS = {"binlog_format": "ROW", "max_allowed_packet": "64M"}
+# What MySQL has by default, and an id that no other server has by default.
+MARIADB_SETTINGS = {"binlog_format": "ROW", "max_allowed_packet": "64M", "server_id": "101"}
 
 
 def server_settings(flavour: Flavour) -> dict[str, str]:

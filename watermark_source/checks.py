@@ -48,11 +48,10 @@ class Finding(NamedTuple):
     text: str
 
 
-def require(checks: Iterable[Check[Subject]], subject: Subject) -> None:
-    """Run the checks of ``load()``; raises the error of the first one that fails."""
-    for check in checks:
-        if check.at_load:
-            check.run(subject)
+def require(checks: Iterable[Check[Subject]], subject: Subject) -> list[Finding]:
+    """Run the checks of ``load()`` and return their cautions; raises the error of the first one that fails."""
+    results = [(check.name, check.run(subject)) for check in checks if check.at_load]
+    return [Finding(name, CheckVerdict.WARNING, each.text) for name, each in results if isinstance(each, Caution)]
 
 
 def examine(checks: Iterable[Check[Subject]], subject: Subject) -> Iterator[Finding]:

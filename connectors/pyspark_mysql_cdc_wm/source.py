@@ -71,10 +71,9 @@ class MySqlSource(SourceDefinition):
             SourceError: a server that cannot be reached, refuses, or does not log what is needed.
         """
         with closing(CheckedServer(options)) as server:
-            require(checks_of(options), server)
-            for gap in examine(gaps(options), server):
-                if gap.verdict is CheckVerdict.WARNING:
-                    _log.warning("%s: %s", server.where, gap.text)
+            for found in (*require(checks_of(options), server), *examine(gaps(options), server)):
+                if found.verdict is CheckVerdict.WARNING:
+                    _log.warning("%s: %s: %s", server.where, found.name, found.text)
             return cls(
                 options, server.selection, server.layout, frozenset(server.tables), checked=server.tables,
                 left_out=server.found.left_out,

@@ -113,6 +113,7 @@ def database(mysql: MySql) -> Iterator[MySqlServer]:
         f"INSERT INTO {DATABASE}.users VALUES " + ", ".join(f"({n}, 'n{n}', now())" for n in range(USERS)),
     )
     rights = list(blocks(ROOT / "docs" / "mysql.md"))[1].code.replace("shop.", f"{DATABASE}.").replace("…", "secret")
+    rights = rights.replace("SET PERSIST", "SET GLOBAL")
     server.run(*filter(str.strip, rights.split(";\n")), f"GRANT SELECT ON {DATABASE}.users TO 'cdc'@'%'")
     yield server
     server.run(f"DROP DATABASE {DATABASE}", "DROP USER cdc@'%'")

@@ -246,7 +246,7 @@ def test_least_metadata_is_refused_with_the_remedy() -> None:
     config = {"binlog_row_metadata": "MINIMAL"}
     with mysql_service(config=config, where=Where.LOCAL) as server, new_database(server) as database:
         database.run(_TABLE, _insert(1, 1))
-        with pytest.raises(UnsupportedFormatError, match="SET GLOBAL binlog_row_metadata = FULL"):
+        with pytest.raises(UnsupportedFormatError, match="SET PERSIST binlog_row_metadata = 'FULL'"):
             list(database.changes("t"))
         database.run("SET GLOBAL binlog_row_metadata = FULL", "SET SESSION binlog_row_image = MINIMAL")
         decoder = ChangeDecoder(database.charsets, lambda table: None)

@@ -212,7 +212,7 @@ def test_columns_that_may_not_be_read_are_not_known_without_names(database: Data
     make_user(database.server, "some", *others, f"SELECT (id, n) ON {database.name}.t")
     logged = (
         r"the user 'some' may read.* With binlog_row_metadata = MINIMAL the binlog does not have the names of columns"
-        r".*GRANT SELECT ON .*; or SET GLOBAL binlog_row_metadata = 'FULL'"
+        r".*GRANT SELECT ON .*; or SET PERSIST binlog_row_metadata = 'FULL'"
     )
     with pytest.raises(UnsupportedFormatError, match=logged):
         Life(database, username="some", startingOffsets="latest")

@@ -154,7 +154,7 @@ def test_a_moment_before_what_was_purged_is_data_loss() -> None:
         database.run("FLUSH BINARY LOGS", "INSERT INTO t VALUES (2, 'two', 2)")
         assert [row for _, row in read(database, startingTimestamp=moment)] == [1, 2]
         purge_before_end(database)
-        with pytest.raises(DataLossError, match=rf"startingTimestamp = {moment} .* earlier files were purged"):
+        with pytest.raises(DataLossError, match=rf"startingTimestamp = {moment} .* earlier changes were purged"):
             Life(database, startingTimestamp=moment).reader.initialOffset()
         assert [row for _, row in read(database, startingTimestamp=moment, failOnDataLoss="false")] == [2]
 

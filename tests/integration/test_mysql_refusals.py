@@ -100,7 +100,7 @@ def test_a_setting_that_leaves_something_out_is_refused(server: MySql, setting: 
     finally:
         run(server.host, server.port, f"SET GLOBAL {setting} = '{usual}'")
     assert f"{setting} is {value}, and must be {usual}" in message
-    assert f"SET GLOBAL {setting} = '{usual}'" in message
+    assert f" {setting} = '{usual}'" in message
 
 
 def test_a_server_without_a_binlog_is_refused() -> None:
@@ -296,7 +296,7 @@ def test_a_snapshot_without_gtids_takes_tables_with_a_key_alone(server: MySql) -
         run(server.host, server.port, *(f"SET GLOBAL gtid_mode = {step}" for step in [*steps[1::-1], "ON"]))
     assert "gtid_mode is not ON" in message
     assert "would lack transactions that are being committed: shop.unkeyed" in message
-    assert "SET GLOBAL gtid_mode = ON." in message
+    assert "SET PERSIST gtid_mode = ON." in message
 
 
 @pytest.mark.parametrize(

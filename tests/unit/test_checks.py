@@ -54,7 +54,7 @@ def test_a_doubt_lets_what_comes_after_it_be_looked_at() -> None:
         raise UnreachableError("gone")
 
     checks = [Check("key", lambda _: Caution("none")), Check("after", unreachable, after=("key",))]
-    require(checks[:1], [])
+    assert [(f.name, f.verdict, f.text) for f in require(checks[:1], [])] == [("key", CheckVerdict.WARNING, "none")]
     assert [(f.verdict, f.text) for f in examine(checks, [])][1] == (CheckVerdict.FAILED, "gone")
 
 

@@ -67,6 +67,8 @@ class AlteredColumns(NamedTuple):
     """Columns that are declared again with an expression, by their names before and after."""
     converts: bool = False
     """Whether values of columns may be converted to another type or character set, which logs no rows."""
+    rekeys: bool = False
+    """Whether the table has another primary key, or none."""
 
 
 NO_COLUMNS: Final = AlteredColumns()
@@ -99,14 +101,16 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
     renamed = tuple(each for part in parts if (each := _renamed_column(part)) is not None)
     dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
     added = frozenset(name for part in parts if (name := _added_column(part)) is not None)
-    redefined = any(map(_redefines, parts))
+    rekeys = any(map(_rekeys, parts))
+    redefined = rekeys or any(_upper(part, 0) in _REDECLARE for part in parts)
     generated = frozenset(name for part in parts for name in _generated_columns(part))
-    columns = AlteredColumns(renamed, dropped, added, redefined, generated, converts=any(map(_converts, parts)))
+    converts = any(map(_converts, parts))
+    columns = AlteredColumns(renamed, dropped, added, redefined, generated, converts=converts, rekeys=rekeys)
     return AlterParts(is_whole or bool(others), frozenset(others), columns)
 
 
-def _redefines(part: Sequence[Token]) -> bool:
-    return _upper(part, 0) in _REDECLARE or any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
+def _rekeys(part: Sequence[Token]) -> bool:
+    return any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
 
 
 def _converts(part: Sequence[Token]) -> bool:

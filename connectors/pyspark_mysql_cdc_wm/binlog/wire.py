@@ -165,6 +165,7 @@ class Fault(Worded):
     WIDTH = 5, "a row event with another number of columns than its table map"
     VALUE = 6, "a value longer than its row event"
     ROW_OPTIONS = 7, "a row with options that this version does not read (binlog_row_value_options)"
+    NO_COLUMN = 8, "a row without any column; set binlog_row_image to FULL, in sessions too, and begin a new query"
     TABLE = 9, "a row event without a table map"
     GTID = 10, "a transaction's identifier (GTID event) that cannot be read"
     UNKNOWN_EVENT = 11, "an event of a type that this version does not read and that must not be ignored"
@@ -174,7 +175,7 @@ class Fault(Worded):
     TEXT = 15, "text that is not of its column's character set"
 
 
-_UNSUPPORTED = (Fault.ROW_OPTIONS, Fault.UNKNOWN_EVENT)
+_UNSUPPORTED = (Fault.ROW_OPTIONS, Fault.NO_COLUMN, Fault.UNKNOWN_EVENT)
 
 
 def absent_error(columns: Sequence[str], where: str) -> SourceError:

@@ -55,7 +55,7 @@ class BinlogBounds(SplitDiscovery):
 
         Raises:
             OptionError: the server does not have the given position.
-            DataLossError: the given time is before the oldest file, and earlier files were purged.
+            DataLossError: the given time is before the oldest file, and earlier changes were purged.
         """
         return dict.fromkeys(splits & {BINLOG}, self._first())
 
@@ -113,10 +113,12 @@ class BinlogBounds(SplitDiscovery):
 
     def _first_from(self, millis: int) -> int:
         earliest = self.status.earliest()
-        if earliest.file > 1 and not self.times.begun_by(millis):
+        # A server that was set up from a backup has executed transactions that its first file lacks.
+        lacks = earliest.file > 1 or (self.transactions is not None and self.status.purged())
+        if lacks and not self.times.begun_by(millis):
             lost = (
                 f"startingTimestamp = {millis} ({watermark_text(millis)} UTC): the server's binlog begins later, in "
-                f"{file_name(self.status.base(), earliest.file)}, and earlier files were purged"
+                f"{file_name(self.status.base(), earliest.file)}, and earlier changes were purged"
             )
             if self.fail_on_data_loss:
                 raise DataLossError(

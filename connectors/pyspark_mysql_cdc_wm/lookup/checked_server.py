@@ -89,6 +89,12 @@ class CheckedServer:
         value = self.settings.get(name)
         return None if value is None else _ON.get(value, value)
 
+    def lasting(self, remedy: str) -> str:
+        """Return a remedy whose SET GLOBAL outlives a restart: MySQL can store a setting, MariaDB cannot."""
+        if not self.connection.is_mariadb:
+            return remedy.replace("SET GLOBAL", "SET PERSIST")
+        return f"{remedy}. Set it in its configuration file too" if "SET GLOBAL" in remedy else remedy
+
     @cached_property
     def sources(self) -> Sources:
         """Evidence that this server replicates another, or is a cluster node."""

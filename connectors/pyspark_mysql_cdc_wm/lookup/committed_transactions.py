@@ -189,8 +189,8 @@ class Transactions:
 
 
 GTIDS_ON = (
-    "On the server, one after another: SET GLOBAL enforce_gtid_consistency = ON; SET GLOBAL gtid_mode = "
-    "OFF_PERMISSIVE; SET GLOBAL gtid_mode = ON_PERMISSIVE; SET GLOBAL gtid_mode = ON."
+    "On the server, one after another: SET PERSIST enforce_gtid_consistency = ON; SET PERSIST gtid_mode = "
+    "OFF_PERMISSIVE; SET PERSIST gtid_mode = ON_PERMISSIVE; SET PERSIST gtid_mode = ON."
 )
 """The statements that switch GTIDs on, for errors and cautions about MySQL without them."""
 _VISIBLE_SECONDS = 30

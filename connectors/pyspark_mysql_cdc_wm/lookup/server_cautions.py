@@ -142,7 +142,7 @@ def _retention(server: CheckedServer) -> str | Caution:
         return format_duration(1_000 * kept) + snapshot
     return Caution(
         f"for {format_duration(1_000 * kept)}{snapshot}. A query that is stopped for longer cannot resume. On the "
-        f"server: SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}"
+        "server: " + server.lasting(f"SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}")
     )
 
 
@@ -186,13 +186,21 @@ def _cascading_keys(server: CheckedServer) -> list[str]:
 
 
 def _one_name(server: CheckedServer) -> str | Caution:
-    """Check binlog_do_db: a server shows one name that has commas like several names."""
-    shown = server.log_status[2]
-    if len(names_of(shown)) < 2:
-        return str(shown) if shown else "not set"
+    """Check binlog_do_db, of which a server shows one name that has commas like several names, and binlog_ignore_db."""
+    shown = dict(zip(("binlog_do_db", "binlog_ignore_db"), server.log_status[2:4], strict=False))
+    if not any(shown.values()):
+        return "not set"
+    several = (
+        ". If it is one line of the server's configuration, the server reads it as the name of one database, and logs "
+        "no change of any of these: give binlog_do_db once for each database"
+    )
+    named = ", ".join(f"{name} is {value}" for name, value in shown.items() if value)
     return Caution(
-        f"{shown}: if this is one line of the server's configuration, the server reads it as the name of one "
-        "database, and logs no change of any of these. Give binlog_do_db once for each database"
+        f"{named}: the server logs statements that "
+        "define or empty tables by the session's database, not the table's. After USE of a database that is left out, "
+        "TRUNCATE, ALTER or DROP of a table that is read may not be logged, and the stream then misses it without an "
+        "error. Leave the setting out of the server's configuration and restart it, or USE the table's database first"
+        + (several if len(names_of(shown["binlog_do_db"])) > 1 else "")
     )
 
 
@@ -202,7 +210,7 @@ def _write_errors(server: CheckedServer) -> str | Caution:
         return value or "not set, and not needed"
     return Caution(
         f"{value}: a server that cannot write its binlog (a full disk) continues without it, and the stream lacks all "
-        "changes until it is restarted. On the server: SET GLOBAL binlog_error_action = 'ABORT_SERVER'"
+        "changes until it is restarted. On the server: SET PERSIST binlog_error_action = 'ABORT_SERVER'"
     )
 
 
@@ -215,7 +223,8 @@ def _crashes(server: CheckedServer) -> str | Caution:
     shown = ", ".join(f"{name} is {value}" for name, value in others.items())
     return Caution(
         f"{shown}: after a crash of the machine (not of the server alone) the binlog may lack changes that the tables "
-        f"have, or have some that they lack. On the server: {'; '.join(f'SET GLOBAL {name} = 1' for name in others)}"
+        "have, or have some that they lack. On the server: "
+        + server.lasting("; ".join(f"SET GLOBAL {name} = 1" for name in others))
     )
 
 

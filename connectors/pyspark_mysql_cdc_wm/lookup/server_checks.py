@@ -282,7 +282,7 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
     if value.upper() != needed.value:
         raise UnsupportedFormatError(
             f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value}: "
-            f"{needed.why}. On the server: {needed.remedy}"
+            f"{needed.why}. On the server: {server.lasting(needed.remedy)}"
         )
     return value
 
@@ -298,17 +298,26 @@ def _metadata(server: CheckedServer) -> str | Caution:
         return Caution(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and those at the "
             "time of reading are used. A change older than a statement that may have changed the table's columns ends "
-            f"the query. On the server: {_METADATA.remedy}"
+            f"the query. On the server: {server.lasting(_METADATA.remedy)}"
         )
     return _setting(_METADATA, server)
 
 
-def _server_id(server: CheckedServer) -> str:
+def _server_id(server: CheckedServer) -> str | Caution:
     value = server.settings.get("server_id", "")
     if value == "0":
         raise UnsupportedFormatError(
             f"{server.where}: server_id is 0, and must be another number: a server without an id sends its binlog to "
-            "no client. On the server: SET GLOBAL server_id = 1, or any number that none of its replicas has"
+            f"no client. On the server: {server.lasting('SET GLOBAL server_id = 1')}, or any number that none of its "
+            "replicas has"
+        )
+    if server.connection.is_mariadb and (value == "1" or server.switch("wsrep_on") == "ON"):
+        return Caution(
+            f"{value}: a query knows a MariaDB server by this number alone. With another one that has it too (a Galera "
+            "node, a restored copy, a server with the default 1) it continues at the same position, where other "
+            "changes are, without an error. Give each server a number of its own, before queries begin: a checkpoint "
+            "is valid for one number. On the server: SET GLOBAL server_id = 101, or any number that no other has. Set "
+            "it in its configuration file too"
         )
     return value
 

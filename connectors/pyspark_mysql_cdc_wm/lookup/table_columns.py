@@ -18,6 +18,7 @@ from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, INTEGERS, LABELLED,
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, key_column
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
 from pyspark_mysql_cdc_wm.records.table_definition import (
+    ALL_METADATA,
     BINARY_COLLATION,
     COMPRESSED,
     Column,
@@ -334,7 +335,7 @@ def _column(row: Sequence[Any], collations: Mapping[str, int], table: TableName,
 _UTF8MB4 = 45
 """The number that a collation of utf8mb4 has on every server; descriptions are in that character set."""
 _NOT_SHOWN = "?"
-_REMEDY = "On the server: SET GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+_REMEDY = f"On the server: {ALL_METADATA}; and begin a new query"
 _VARIABLE = (ColumnType.VARCHAR, ColumnType.VAR_STRING)
 _HASH = re.compile(r"DB_ROW_HASH_\d+")
 _PERIOD = ("row_start", "row_end")
@@ -401,8 +402,8 @@ def nameless_in_part(table: TableName, user: str, seen: str) -> UnsupportedForma
     """Return the error for a table of which the user may read some columns, where the binlog does not name them."""
     return UnsupportedFormatError(
         f"table {table}: {seen}. With binlog_row_metadata = MINIMAL the binlog does not have the names of columns, so "
-        f"which of its values may be read is not known. On the server: {grant_select(user, table)}; or SET "
-        "GLOBAL binlog_row_metadata = 'FULL', and begin a new query"
+        f"which of its values may be read is not known. On the server: {grant_select(user, table)}; or "
+        f"{ALL_METADATA}, and begin a new query"
     )
 
 

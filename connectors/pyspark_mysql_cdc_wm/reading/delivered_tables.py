@@ -3,7 +3,8 @@
 The binlog has the rows of every table. What the user may SELECT is asked of the server when a table is met first in a
 range, so a range delivers nothing of a table whose privilege was revoked before it is read. A table that the stream has
 delivered rows of ends the query then: its rows can be neither delivered nor left out without an error, and the offset
-stays before them. A table that the stream has nothing of is left out, and named.
+stays before them. A table that the stream has nothing of is left out, and named. So is, without snapshots, one that was
+created after ``load()``: no task knows whether the stream has rows of it.
 """
 
 from __future__ import annotations

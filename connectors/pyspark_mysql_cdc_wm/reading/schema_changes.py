@@ -30,7 +30,7 @@ from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.reading.delivered_tables import DeliveredTables
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
-from pyspark_mysql_cdc_wm.records.table_definition import TableMap, shown_names
+from pyspark_mysql_cdc_wm.records.table_definition import ALL_METADATA, TableMap, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
@@ -104,16 +104,22 @@ class Known:
         }
         added = {name.lower() for name in columns.added}
         removed = {name.lower() for name in columns.dropped} | renamed.keys()
-        new = {after for after in added.union(renamed.values()) if by_name or after in stream}
+        new = {
+            after for after in added.union(renamed.values()) if (self.choice.has(after) if by_name else after in stream)
+        }
         reused = new & removed
         if not by_name:
             reused |= {after for before, after in renamed.items() if before in stream and after in new}
         if not reused:
-            if not by_name and new:
+            if new:
+                kind, rows = (
+                    ("columns", "do not have these in _row")
+                    if by_name
+                    else ("columns with names of the stream's", "keep their values under these names")
+                )
                 _warn_once(
-                    f"{change.where}: it gave {name} columns with names of the stream's, and logged no row: "
-                    f"{', '.join(sorted(new))}. Rows that were delivered before it keep their values under these "
-                    "names, and the server may have a default there"
+                    f"{change.where}: it gave {name} {kind}, and logged no row: {', '.join(sorted(new))}. Rows that "
+                    f"were delivered before it {rows}, and the server may have a default there"
                 )
             return
         what = (
@@ -130,6 +136,12 @@ class Known:
 
     def _compare_values(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
         """Refuse or warn of changes to the values of existing rows; raises as ``compare_altered``."""
+        if change.columns.rekeys:
+            _warn_once(
+                f"{change.where}: it changed the primary key of {name}, and logged no row: changes from here on are "
+                "told by the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
+                "new key, and read the table again by the option rereadTables or begin a new query"
+            )
         if generated := sorted(filter(self.choice.reads, change.columns.generated)):
             what = (
                 f"{change.where}: it gave {name} an expression for {', '.join(generated)}, which changes the values of "
@@ -154,19 +166,29 @@ class Known:
         not be added to the stream, so it is only logged, once in a process.
 
         Raises:
-            SchemaError: the table has new columns that the stream lacks, and ignoredChanges has no columns.
+            SchemaError: the table has new columns that the stream lacks, and ignoredChanges has no columns; or it has
+                lost the event time column.
         """
+        columns = tuple(columns)
+        event_time = self.layout.event_time
+        if event_time is not None and event_time.among(columns) is None:
+            # Of a table that does not exist now no column is described.
+            if (held := has_now()) and event_time.among(held) is None:
+                raise without_event_time(event_time, name, None)
+            _warn_once(f"{name} was altered: {where} it lacks {event_time.name}: its rows are dated by their commit")
         if self.layout.choice is not None:
             return
         of_table, stream = _without_case(filter(self.choice.has, columns)), _without_case(self.layout.names)
         if more := [of_table[column] for column in of_table.keys() - stream]:
             altered = f"{name} was altered{by}: {where} it "
-            if not self.ignores_new_columns and (new := has_now() & {*more}):
+            now = {} if self.ignores_new_columns else _without_case(filter(self.choice.has, has_now()))
+            # One of these columns may have another name by now.
+            if new := sorted(now[column] for column in now.keys() - stream):
                 raise SchemaError(
-                    f"{altered}has columns that the stream lacks: {', '.join(sorted(new))}. Load the stream again and "
-                    "start the query with its checkpoint: it resumes here, with the columns that the table has now. "
-                    "Or add columns to ignoredChanges, to continue without them, or rowFormat to json in a new "
-                    "query, which accepts any"
+                    f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Load the stream again and "
+                    "start the query with its checkpoint: it resumes here, with the columns that the table has now, "
+                    f"also {', '.join(new)}. Or add columns to ignoredChanges, to continue without them, or rowFormat "
+                    "to json in a new query, which accepts any"
                 )
             _warn_once(
                 f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Their values are not delivered"
@@ -370,8 +392,8 @@ class PresentNames:
                     raise UnsupportedFormatError(
                         f"table {table} was altered after rows that are read, before the server described it: "
                         f"{change.where}. binlog_row_metadata was MINIMAL then, so the binlog does not have the names "
-                        "of these rows' columns, and the present ones may be those of others. On the server: SET "
-                        "GLOBAL binlog_row_metadata = 'FULL'; and begin a new query"
+                        "of these rows' columns, and the present ones may be those of others. On the server: "
+                        f"{ALL_METADATA}; and begin a new query"
                     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_mysql_cdc_wm.binlog.character_sets import check_charset
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, COMPRESSED, Column, ColumnType
+from pyspark_mysql_cdc_wm.records.table_definition import ALL_METADATA, BINARY_COLLATION, COMPRESSED, Column, ColumnType
 from watermark_source.errors import UnsupportedFormatError
 
 INTEGERS = {
@@ -126,9 +126,7 @@ def column_type(  # noqa: PLR0911 - a table of types
         return pa.string()
     if kind in LABELLED:
         if column.labels is None:
-            raise UnsupportedFormatError(
-                f"{where}: the server does not log the labels of ENUM and SET; SET GLOBAL binlog_row_metadata = FULL"
-            )
+            raise UnsupportedFormatError(f"{where}: the server does not log the labels of ENUM and SET; {ALL_METADATA}")
         if column.collation is not None and column.collation != BINARY_COLLATION:
             charset_of(column, charsets, where)
         return pa.string() if kind is ColumnType.ENUM else SET_TYPE

@@ -24,7 +24,7 @@ from pyspark_mysql_cdc_wm.records.json_diffs import patched_texts
 from pyspark_mysql_cdc_wm.records.json_texts import json_texts
 from pyspark_mysql_cdc_wm.records.numbers import bits, decimals, floats, geometries, integers, vectors, years
 from pyspark_mysql_cdc_wm.records.row_events import Located, RowLocator
-from pyspark_mysql_cdc_wm.records.table_definition import BINARY_COLLATION, Column, ColumnType, TableMap
+from pyspark_mysql_cdc_wm.records.table_definition import ALL_METADATA, BINARY_COLLATION, Column, ColumnType, TableMap
 from pyspark_mysql_cdc_wm.records.temporal import temporals
 from pyspark_mysql_cdc_wm.records.text_columns import enums, label_charset, label_column, sets, texts
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
@@ -121,8 +121,7 @@ class TableDecoder:
             widths.append(column_width(column))
             if column.name is None and (wanted is None or wanted):
                 raise UnsupportedFormatError(
-                    f"{self._where}: the server does not log the names of columns; "
-                    "SET GLOBAL binlog_row_metadata = FULL"
+                    f"{self._where}: the server does not log the names of columns; {ALL_METADATA}"
                 )
             is_wanted = column.type is not ColumnType.TYPED_ARRAY and (wanted is None or column.name in wanted)
             if column.name is None or not is_wanted:

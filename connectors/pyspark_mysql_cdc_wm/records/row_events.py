@@ -188,6 +188,10 @@ def _locate(  # noqa: PLR0912, PLR0915, PLR0917 - one pass over the rows is the 
         complete_after = complete
         if update:
             complete_after = _all_present(data, present + bitmap, count)
+        # An INSERT of default values with binlog_row_image = MINIMAL: its row has no bytes.
+        if body == stop and not complete:
+            fault = np.int64(Fault.NO_COLUMN)
+            break
         if at == 0:
             at = body
         first_kind = np.int64(INSERT)

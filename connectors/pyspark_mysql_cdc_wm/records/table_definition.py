@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+ALL_METADATA = "SET PERSIST binlog_row_metadata = 'FULL' (MariaDB: SET GLOBAL, and in its configuration file)"
+"""The statement for errors about what a server does not log of columns."""
+
 # Types of columns in the binlog.
 
 

@@ -111,8 +111,23 @@ def begun_at(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
 
 def test_a_time_before_the_oldest_file_is_data_loss_if_files_were_purged(monkeypatch: pytest.MonkeyPatch) -> None:
     begun_at(monkeypatch, NOW // 1_000)
-    with pytest.raises(DataLossError, match=r"begins later, in binlog\.000003, and earlier files were purged"):
+    with pytest.raises(DataLossError, match=r"begins later, in binlog\.000003, and earlier changes were purged"):
         first(StartAtTime(NOW))
+
+
+@pytest.mark.parametrize(("purged", "gtids"), [(f"{SERVER}:1-9", True), ("", True), (f"{SERVER}:1-9", False)])
+def test_a_time_before_the_first_file_is_data_loss_on_a_server_set_up_from_a_backup(
+    monkeypatch: pytest.MonkeyPatch, purged: str, gtids: bool
+) -> None:
+    begun_at(monkeypatch, NOW // 1_000)
+    monkeypatch.setattr(binlog_search, "first_committed_after", lambda *_: None)
+    more: dict[str, Answer] = {"SHOW BINARY LOGS": [("binlog.000001", 500)], "SELECT @@GLOBAL.gtid_purged": [(purged,)]}
+    found = bounds(StartAtTime(NOW), gtids=gtids, more=more)
+    if purged and gtids:
+        with pytest.raises(DataLossError, match=r"begins later, in binlog\.000001, and earlier changes were purged"):
+            found.initial_positions(frozenset({BINLOG}))
+    else:
+        assert found.initial_positions(frozenset({BINLOG})) == {BINLOG: END.number}
 
 
 def test_a_time_before_the_oldest_file_begins_with_it_where_that_is_accepted(

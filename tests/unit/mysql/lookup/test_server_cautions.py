@@ -65,16 +65,27 @@ def test_a_setting_as_it_is_needed_or_that_a_server_does_not_have_is_in_order(se
     assert found(setting, settings={} if value is None else {setting: value}).verdict is CheckVerdict.OK
 
 
-def test_the_least_metadata_is_read_with_a_caution() -> None:
-    verdict, text = shown(found("binlog_row_metadata", settings={"binlog_row_metadata": "MINIMAL"}))
-    assert verdict is CheckVerdict.WARNING
-    assert "SET GLOBAL binlog_row_metadata = 'FULL'" in text
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [(MYSQL, "SET PERSIST {} = 'FULL'"), (MARIADB, "SET GLOBAL {} = 'FULL'. Set it in its configuration file too")],
+)
+def test_the_least_metadata_is_read_with_a_caution_and_a_statement_that_outlives_a_restart(
+    version: str, remedy: str
+) -> None:
+    name = "binlog_row_metadata"
+    finding = found(name, version, settings={name: "MINIMAL"})
+    assert finding.verdict is CheckVerdict.WARNING
+    assert finding.text.endswith(f"On the server: {remedy.format(name)}")
+
+
+def test_no_statement_is_stored_where_the_configuration_must_change() -> None:
+    assert found("log_bin", MARIADB, settings={"log_bin": "OFF"}).text.endswith("configuration and restart it")
 
 
 def test_without_gtids_a_snapshot_is_slower_and_no_replica_continues_the_query() -> None:
     verdict, text = shown(found("gtid_mode", settings={"gtid_mode": "OFF"}))
     assert verdict is CheckVerdict.WARNING
-    assert "no query can continue on a replica. On the server, one after another: SET GLOBAL enforce" in text
+    assert "no query can continue on a replica. On the server, one after another: SET PERSIST enforce" in text
     assert found("gtid_mode", settings={"gtid_mode": "ON"}).verdict is CheckVerdict.OK
     assert found("gtid_mode", MARIADB).verdict is CheckVerdict.OK
 
@@ -212,7 +223,7 @@ def test_changes_by_foreign_keys_that_a_server_does_not_log_are_named(
 def test_a_commit_that_is_not_written_to_disk_is_a_caution(settings: dict[str, str], verdict: CheckVerdict) -> None:
     finding = found("sync_binlog", settings=settings)
     assert finding.verdict is verdict
-    assert all(f"SET GLOBAL {name} = 1" in finding.text for name in settings if verdict is CheckVerdict.WARNING)
+    assert all(f"SET PERSIST {name} = 1" in finding.text for name in settings if verdict is CheckVerdict.WARNING)
 
 
 @pytest.mark.parametrize(

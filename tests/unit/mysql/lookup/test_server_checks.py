@@ -68,6 +68,22 @@ def test_a_node_of_a_cluster_that_does_not_log_what_others_write_is_refused() ->
     assert "the server is a node of a Galera cluster (wsrep_on)" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("version", "settings", "verdict"),
+    [
+        (MARIADB, {"server_id": "1"}, CheckVerdict.WARNING), (MARIADB, {"server_id": "7"}, CheckVerdict.OK),
+        (MARIADB, {"server_id": "7", "wsrep_on": "ON"}, CheckVerdict.WARNING),
+        (MYSQL, {"server_id": "1"}, CheckVerdict.OK),
+    ],
+)  # fmt: skip
+def test_an_id_that_another_server_of_mariadb_may_have_is_a_warning(
+    version: str, settings: Mapping[str, str], verdict: CheckVerdict
+) -> None:
+    finding = found("server_id", settings, version)
+    assert finding.verdict is verdict
+    assert ("a query knows a MariaDB server by this number" in finding.text) == (verdict is CheckVerdict.WARNING)
+
+
 def test_a_binlog_without_files_is_refused() -> None:
     refused = found("binlog_storage_engine", {"binlog_storage_engine": "innodb"}, MARIADB)
     assert refused.verdict is CheckVerdict.FAILED
@@ -96,13 +112,15 @@ def test_databases_are_left_out_by_names_as_the_server_compares_them(
             logged.check("MySQL at db1:3306", [TableName("shop", "t")])
 
 
-def test_several_databases_that_may_be_one_name_are_a_warning() -> None:
-    def shown(only: str) -> Finding:
-        return found("binlog_do_db", {}, answers={"SHOW BINARY LOG STATUS": [("binlog.000001", 4, only, "")]})
+def test_databases_that_are_left_out_are_a_warning_and_so_are_several_that_may_be_one_name() -> None:
+    def shown(only: str, never: str = "") -> Finding:
+        return found("binlog_do_db", {}, answers={"SHOW BINARY LOG STATUS": [("binlog.000001", 4, only, never)]})
 
-    assert shown("").verdict is shown("shop").verdict is CheckVerdict.OK
-    assert shown("shop,other").verdict is CheckVerdict.WARNING
-    assert "Give binlog_do_db once for each database" in shown("shop,other").text
+    once = "give binlog_do_db once for each database"
+    assert shown("").verdict is CheckVerdict.OK
+    assert {shown("shop").verdict, shown("", "ops").verdict, shown("a,b").verdict} == {CheckVerdict.WARNING}
+    assert shown("", "ops").text.startswith("binlog_ignore_db is ops: the server logs statements that")
+    assert (once in shown("a,b").text, once in shown("shop").text) == (True, False)
 
 
 def test_a_server_that_goes_on_without_its_binlog_is_a_warning() -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
+from pyspark_mysql_cdc_wm.reading import schema_changes
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
 from pyspark_mysql_cdc_wm.records.layout import WHOLE_ROWS, ColumnChoice, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
@@ -17,6 +18,7 @@ from watermark_source.errors import SchemaError, UnsupportedFormatError
 T = TableName("shop", "t")
 ALL_COLUMNS = ColumnChoice()
 OF_COLUMNS = Layout(("id", "a", "b"), (pa.int32(),) * 3)
+WHOLE = Layout(("_row",), (pa.string(),), ALL_COLUMNS)
 
 
 def compare(
@@ -30,6 +32,19 @@ def compare(
     known = Known(frozenset({T}), choice, layout, ignores_new_columns=ignores)
     change = ColumnChange(f"binlog f position 9: {text}", effect_of(f"ALTER TABLE t {text}").columns)
     known.compare_altered(T, change, ignores_unlogged=ignores_unlogged)
+
+
+@pytest.mark.parametrize("now", ["newcol", "renamed"])
+def test_a_new_column_ends_the_query_also_if_the_server_spells_or_names_it_anew(now: str) -> None:
+    known, held = Known(frozenset({T}), ALL_COLUMNS, OF_COLUMNS, False), frozenset({"id", "a", "b"})
+    with pytest.raises(SchemaError, match=rf"lacks: NewCol\. Load the stream again .* also {now}\. Or add"):
+        known.compare(T, [*held, "NewCol"], lambda: held | {now}, "where the binlog is read")
+
+
+def test_a_column_that_is_gone_or_not_wanted_ends_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    known = Known(frozenset({T}), ColumnChoice(without=("Secret",)), OF_COLUMNS, False)
+    known.compare(T, ["id", "a", "b", "gone", "secret"], lambda: frozenset({"ID", "a", "b", "secret"}), "here")
+    assert "here it has columns that the stream lacks: gone. Their values are not delivered" in caplog.text
 
 
 SWAPS = [
@@ -63,6 +78,24 @@ def test_a_column_that_comes_to_a_name_of_the_stream_is_warned_of(text: str, cap
     compare(text)
     warning = caplog.messages[-1]
     assert f"position 9: {text}: it gave shop.t columns with names of the stream's" in warning
+
+
+@pytest.mark.parametrize("text", ["RENAME COLUMN a TO c", "ADD COLUMN c INT DEFAULT 7"])
+def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    compare(text, WHOLE)
+    assert f"position 9: {text}: it gave shop.t columns, and logged no row: c. Rows" in caplog.messages[-1]
+    compare(f"{text}, FORCE", WHOLE, ColumnChoice(without=("c",)))
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("layout", [OF_COLUMNS, WHOLE])
+@pytest.mark.parametrize("text", ["DROP PRIMARY KEY, ADD PRIMARY KEY (a)", "ADD CONSTRAINT k PRIMARY KEY (id, a)"])
+def test_another_primary_key_is_warned_of_once(text: str, layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
+    schema_changes._warn_once.cache_clear()
+    for _ in range(2):
+        compare(text, layout)
+    (warning,) = caplog.messages
+    assert warning.startswith(f"binlog f position 9: {text}: it changed the primary key of shop.t, and logged no row")
 
 
 @pytest.mark.parametrize("text", ["ADD c INT", "DROP b", "RENAME COLUMN c TO d", "ADD INDEX (b)"])

@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.binlog.event_headers import HEADER_SIZE, START, STOP, 
 from pyspark_mysql_cdc_wm.binlog.wire import PADDING
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder, _WantedTables, as_logged
 from pyspark_mysql_cdc_wm.records.decoding import TableDecoder
-from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
+from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE, RowLocator
 from tests.unit.mysql.recordings import charsets, decoded, rows, surveyed, table_maps
 from watermark_source.errors import CorruptDataError, SourceError, UnsupportedFormatError
 
@@ -108,7 +108,7 @@ def test_invisible_columns_are_decoded() -> None:
 
 
 def test_least_metadata_is_refused() -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"table shop\.orders: .* binlog_row_metadata = FULL"):
+    with pytest.raises(UnsupportedFormatError, match=r"shop\.orders: .* SET PERSIST binlog_row_metadata = 'FULL'"):
         decoded("minimal")
 
 
@@ -158,6 +158,17 @@ def test_more_than_32_bits_of_places_are_refused() -> None:
     large = np.lib.stride_tricks.as_strided(np.zeros(1, np.uint8), (2**31,), (0,))
     with pytest.raises(UnsupportedFormatError, match="2147483648 bytes of events at once"):
         list(decoder.decode(large, event))
+
+
+def test_a_row_of_which_no_column_was_logged_is_refused() -> None:
+    # MySQL 9.7 of INSERT INTO t VALUES (), with binlog_row_image = MINIMAL and two columns that have defaults.
+    logged = bytes.fromhex("53e10d6b1e0100000023000000b801000000006a00000000001100020002000af54508")
+    memory = np.frombuffer(logged + bytes(PADDING), np.uint8).copy()
+    events = np.zeros((1, 6), np.int64)
+    events[0, [STOP, TYPE]] = len(logged) - 4, EventType.WRITE_ROWS
+    locator = RowLocator(np.array([4, 4]), np.zeros(2, np.bool_), np.array([0, 1]), names=("a", "b"), capacity=10)
+    with pytest.raises(UnsupportedFormatError, match=r"a row without any column; set binlog_row_image to FULL"):
+        list(locator.located(memory, events, "binlog f"))
 
 
 def test_another_number_of_columns_is_refused() -> None:
