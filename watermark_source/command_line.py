@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -269,8 +270,8 @@ def _action(
         on_one: what can be done to one, which is named behind it.
         one: what that is.
     """
-    # A word behind an option is its value.
-    is_value, last_is_value = (any(word.startswith("--") for word in words[n - 1 : n]) for n in (-2, -1))
+    # A word behind --name is its value, one behind --name=value is not.
+    is_value, last_is_value = (any(re.match("--[^=]*$", word) for word in words[n - 1 : n]) for n in (-2, -1))
     if words[-2:-1] == [on_one] and not is_value:
         return on_one, words[-1], words[:-2]
     for name in alone:

@@ -53,7 +53,7 @@ def certify(to: str | Path, *, checkpoint: str | Path, options: Mapping[str, str
         with server.of_the_past.read(SparkSession.builder.getOrCreate(), server.state) as read:
             by_piece = keys_by_piece(read.changed)
             found = server.pieces.on_server(read.rows, lambda piece: by_piece.get(piece, ()))
-    # As the present server counts its files.
+    # As the server counts its files that the batch was read from.
     at, origin = server.state.splits[BINLOG].position, server.state.origin
     position = server.source.position_text(BINLOG, at if origin is None else at - origin.shift)
     stated = before_changes(found, read.changed, server.pieces.count)

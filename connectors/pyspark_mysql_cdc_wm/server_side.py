@@ -155,8 +155,8 @@ class ServerSide:
         with closing(ConsistentView(self.source.options.client)) as view:
             if not view.hold({table.name}):
                 raise UsageError(f"{table.name} was dropped")
-            # Spark may work for long between two statements.
-            view.select("SET SESSION wait_timeout = 86400")
+            # Spark may work for long between two statements. A process that froze holds the table as long.
+            view.select("SET SESSION wait_timeout = 14400")
             end = LogStatus(self.connection).end()
             changes = self.logged(spark, SplitRange(BINLOG, start, end.number), relocation)
             changed = states_of(view.kept_alive(changes))

@@ -174,7 +174,7 @@ class MySqlSource(SourceDefinition):
             snapshots=ChunkBounds(
                 connection,
                 TableList(connection, self.tables, checked, self.left_out),
-                DescribedTables(connection, self.tables, self.layout, self.options.choice, dict(checked)),
+                DescribedTables(connection, self.tables, self.layout, self.options.choice, dict(checked), set(checked)),
                 self.options,
                 by_gtids=transactions is not None,
             ),

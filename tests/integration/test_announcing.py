@@ -468,7 +468,8 @@ def test_for_each_batch_into_two_topics_announces_both_and_holds_back(
     assert [a.watermark for a in of_query(kafka, first)][-1] == START + 54_000 - 1 - 1 - 10_000
     # Of two writers a row is judged by the lower one, which is right; by the other alone it is not.
     assert audited(kafka, second)
-    main(["watermarks", "--kafka", *(f"--{k}={v}" for k, v in options_of(kafka).items()), f"--topic={second}", "list"])
+    given = [f"--{name}={value}" for name, value in options_of(kafka).items()]
+    assert main(["watermarks", "--kafka", *given, f"--topic={second}", "list"]) == 0
 
 
 @pytest.mark.long("test_a_query_announces_what_its_operators_state")

@@ -34,7 +34,6 @@ def test_a_table_without_a_key_is_cut_however_many_rows_have_one_value(
         "CREATE TABLE t (word VARCHAR(9) NOT NULL, number INT, KEY (word))", f"INSERT INTO t VALUES {values}"
     )
     life = Life(mysql_database, snapshotChunkRows=2, snapshotParallelism=2, snapshotChunkColumn="WORD")
-    assert "tables without a primary key" not in caplog.text
     end: Mapping[str, Any] = life.reader.initialOffset()
     rows: list[tuple[str, str, int]] = []
     batches = 0

@@ -110,8 +110,7 @@ def _order(lane: Lane) -> tuple[bool, bool, int]:
 
 def _more_writers(n: int) -> Iterator[Lane]:
     if n > 0:
-        note = "not shown: the table has all"
-        yield Lane(name=count_text(n, "more writer"), word="", look=Look.OTHERS, is_several=True, note=note)
+        yield Lane(name=count_text(n, "more writer"), word="", look=Look.OTHERS, is_several=True, note="in the table")
 
 
 def _rest(source: SourceStatus, shown: list[SplitView]) -> Iterator[Lane]:

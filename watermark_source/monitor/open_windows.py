@@ -270,7 +270,7 @@ def _to_do(source: SourceStatus, of: QueryAt, target: int, end: int | None) -> I
 def _without_options(hold: Hold, text: str) -> str:
     """Return an advice of a checkpoint, which does not hold the options."""
     if hold.by is HeldBy.WRITER:
-        return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name], limit=hold.timeout)}"
+        return f"what each writer announced last: {on_writers('list')}; {gone_line([hold.name])}"
     can_be_left_out = hold.kind.is_silence and not hold.is_last
     return f"write {IDLE_TIMEOUT}, if the query does not have it" if can_be_left_out else text
 

@@ -121,8 +121,8 @@ def _unread(split: Split, state: SplitState, found: Cut, shown: PositionText) ->
 def _shorter(split: Split, state: SplitState, end: int, shown: PositionText) -> _Lost:
     text = (
         f"{split} ends at {shown(split, end)}, but was already read up to {shown(split, state.position)}: the topic or "
-        "table was re-created or truncated, or its newest rows are of transactions that are still open, and that an "
-        "earlier run did not wait for. Then run the query again once they have ended: what is skipped comes twice"
+        "table was re-created or truncated, or its newest rows are of transactions that are still open, which an "
+        "earlier run of the query did not wait for: then these come again once they have ended"
     )
     return _Lost(Loss(split, LossKind.LOG_SHORTER, text), replace(state, position=end, observed=end, epoch=None))
 

@@ -254,7 +254,7 @@ def _of_writer(hold: Hold, command: str | None) -> tuple[str, str]:
         return f"once it has announced nothing for {format_duration(hold.timeout)}, {hold.name} is left out", ""
     option = "writerTimeToLive" if hold.timeout is None else ""
     if hold.kind is HoldKind.NO_ANSWER:
-        return gone_line([hold.name], command, hold.timeout), option
+        return gone_line([hold.name], command), option
     if hold.kind is not HoldKind.NEVER:
         if not hold.kind.is_caught_up:
             return "", ""

@@ -110,6 +110,9 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
 
 
 def _rekeys(part: Sequence[Token]) -> bool:
+    if _upper(part, 0) == "DROP" and _upper(part, 1) in ("INDEX", "KEY", "CONSTRAINT"):
+        # The key's name is PRIMARY, which must be quoted here.
+        return any(token.text.upper() == "PRIMARY" for token in part[2:])
     return any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
 
 

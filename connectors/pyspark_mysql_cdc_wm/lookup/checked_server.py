@@ -93,7 +93,7 @@ class CheckedServer:
         """Return a remedy whose SET GLOBAL outlives a restart: MySQL can store a setting, MariaDB cannot."""
         if not self.connection.is_mariadb:
             return remedy.replace("SET GLOBAL", "SET PERSIST")
-        return f"{remedy}. Set it in its configuration file too" if "SET GLOBAL" in remedy else remedy
+        return f"{remedy}. Write the same in its configuration file" if "SET GLOBAL" in remedy else remedy
 
     @cached_property
     def sources(self) -> Sources:

@@ -191,10 +191,10 @@ def _one_name(server: CheckedServer) -> str | Caution:
     if not any(shown.values()):
         return "not set"
     several = (
-        ". If it is one line of the server's configuration, the server reads it as the name of one database, and logs "
-        "no change of any of these: give binlog_do_db once for each database"
+        ". If binlog_do_db is one line of the server's configuration, the server reads it as the name of one database, "
+        "and logs no change of any of these: give binlog_do_db once for each database"
     )
-    named = ", ".join(f"{name} is {value}" for name, value in shown.items() if value)
+    named = " and ".join(f"{name} is {value}" for name, value in shown.items() if value)
     return Caution(
         f"{named}: the server logs statements that "
         "define or empty tables by the session's database, not the table's. After USE of a database that is left out, "

@@ -308,16 +308,15 @@ def _server_id(server: CheckedServer) -> str | Caution:
     if value == "0":
         raise UnsupportedFormatError(
             f"{server.where}: server_id is 0, and must be another number: a server without an id sends its binlog to "
-            f"no client. On the server: {server.lasting('SET GLOBAL server_id = 1')}, or any number that none of its "
-            "replicas has"
+            "no client. On the server: SET PERSIST server_id = 1, or any number that none of its replicas has"
         )
     if server.connection.is_mariadb and (value == "1" or server.switch("wsrep_on") == "ON"):
         return Caution(
             f"{value}: a query knows a MariaDB server by this number alone. With another one that has it too (a Galera "
             "node, a restored copy, a server with the default 1) it continues at the same position, where other "
-            "changes are, without an error. Give each server a number of its own, before queries begin: a checkpoint "
-            "is valid for one number. On the server: SET GLOBAL server_id = 101, or any number that no other has. Set "
-            "it in its configuration file too"
+            "changes are, without an error. If another may have it, give each server a number of its own, before "
+            "queries begin: a checkpoint is valid for one number. On the server: SET GLOBAL server_id = 101, or any "
+            "number that no other has, and the same in its configuration file"
         )
     return value
 

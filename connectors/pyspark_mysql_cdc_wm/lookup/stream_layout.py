@@ -118,7 +118,8 @@ def without_event_time(column: EventTimeColumn, name: TableName, kind: pa.DataTy
     has = "has no such column" if kind is None else f"has it as {kind}"
     return SchemaError(
         f"event time is the column {column.name}, a TIMESTAMP or DATETIME, and {name} {has}. Leave the table out "
-        "of the option tables, or read it as a stream of its own"
+        "of the option tables, or read it as a stream of its own. If the column was renamed or dropped, restore it, or "
+        "begin a new query"
     )
 
 

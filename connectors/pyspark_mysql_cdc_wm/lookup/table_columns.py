@@ -256,7 +256,8 @@ def _described(
     names = [str(name) for name, _ in key] if all(part is None for _, part in key) else []
     if unreadable := [name for name in names if name not in readable]:
         raise _unreadable_key(connection, table, ", ".join(unreadable))
-    needed = [row for name, row in readable.items() if name in read.union(names)]
+    described = read.union(names)
+    needed = [row for name, row in readable.items() if name in described]
     columns = tuple(_column(row, collations.numbers, table, mariadb=mariadb) for row in needed)
     types = tuple(column_type(each, collations.charsets, f"table {table} column {each.name}") for each in columns)
     kinds = {str(column.name): (column, kind) for column, kind in zip(columns, types, strict=True)}

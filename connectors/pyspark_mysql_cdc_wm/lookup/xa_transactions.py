@@ -80,7 +80,7 @@ def with_prepared(
                     "what was prepared in a file of the binlog that was purged: its rows cannot be read"
                 )
                 if fail_on_data_loss:
-                    raise DataLossError(lost)
+                    raise DataLossError(f"{lost}. Set failOnDataLoss to false to continue without them")
                 _log.warning("failOnDataLoss=false: skipping these rows. %s", lost)
                 continue
             yield block.between(done, end.number + 1)

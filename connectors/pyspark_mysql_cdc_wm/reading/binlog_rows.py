@@ -27,7 +27,7 @@ from pyspark_mysql_cdc_wm.records.layout import MOMENT
 from pyspark_mysql_cdc_wm.records.stream_rows import ChangedRows, changed_rows
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from watermark_source.contract.read_batch import ReadBatch
-from watermark_source.errors import DataLossError, UnsupportedFormatError
+from watermark_source.errors import DataLossError, UnskippableLossError, UnsupportedFormatError
 from watermark_source.planning.split import SplitRange
 
 _log = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ class _RangeRead:
                     if rows.rows:
                         yield ReadBatch(self._wanted.split, rows.rows, rows.columns, self._on_time(rows.event_time))
             self._names.check(partial(changes_between, stream.run, stream.client, self._base, self._entered.end))
-        except DataLossError as loss:
+        except UnskippableLossError as loss:
             if stream.fail_on_data_loss:
                 raise DataLossError(f"{loss}. Set failOnDataLoss to false to continue with the rest") from loss
             _log.warning(

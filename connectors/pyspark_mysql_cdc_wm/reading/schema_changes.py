@@ -140,7 +140,8 @@ class Known:
             _warn_once(
                 f"{change.where}: it changed the primary key of {name}, and logged no row: changes from here on are "
                 "told by the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
-                "new key, and read the table again by the option rereadTables or begin a new query"
+                "new key, if the table has one, and read the table again by the option rereadTables or begin a new "
+                "query"
             )
         if generated := sorted(filter(self.choice.reads, change.columns.generated)):
             what = (

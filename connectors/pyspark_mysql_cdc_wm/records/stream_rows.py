@@ -75,12 +75,11 @@ def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Ar
         return values
     if _has_room(kind, was):
         return values.cast(kind)
-    unless = "" if _has_room(was, kind) else ", unless the batch has rows from before the change as well"
     raise UnsupportedFormatError(
         f"{where} was altered: at this place of the binlog the column {name} is {was}, and the stream has it as "
         f"{kind}. Load the stream again and start the query with its checkpoint: it resumes here, with the type that "
-        f"the table has now{unless}. Or leave the column out by the option excludeColumns, or begin a new query; with "
-        "rowFormat json it follows such changes"
+        "the table has now, unless the batch has rows from before another change as well. Or leave the column out by "
+        "the option excludeColumns, or begin a new query; with rowFormat json it follows such changes"
     )
 
 

@@ -470,5 +470,6 @@ def test_the_words_of_the_command_come_first_or_last(capsys: pytest.CaptureFixtu
     # The value of an option is not what is to be done.
     assert main(["watermarks", "--kafka", "--topic", "list"]) == 2
     assert "end the command with list, audit, or drop WRITER" in capsys.readouterr().err
-    assert main(["watermarks", "--kafka", "audit", "--topic", "list"]) == 2
-    assert "kafka.bootstrap.servers" in capsys.readouterr().err
+    for words in (["audit", "--topic", "list"], ["--topic=x", "list"], ["--topic=x", "drop", "w"]):
+        assert main(["watermarks", "--kafka", *words]) == 2
+        assert "kafka.bootstrap.servers" in capsys.readouterr().err

@@ -48,6 +48,6 @@ def test_the_read_stays_open_while_spark_works_between_two_statements(monkeypatc
     monkeypatch.setattr(server_side.ServerSide, "_since", lambda *_: (0, Relocation("uuid")))
     nothing: Any = None
     with side.read(nothing, planned=nothing) as read:
-        assert sent == ["hold", "SET SESSION wait_timeout = 86400"]
+        assert sent == ["hold", "SET SESSION wait_timeout = 14400"]
         read.rows.select("SELECT 1")
     assert sent[2:] == ["SELECT 1", "close"]

@@ -103,10 +103,11 @@ class InputPartitions:
         The last planned ranges may be only its end: an offset of Spark's own source plans none, and with asynchronous
         progress tracking Spark leaves offsets out of its log and does several batches again as one.
         """
-        anew = {log for log, known in before.ids.items() if after.ids.get(log, known) != known}
+        is_of_rows = self.connector.positions_are_rows
+        anew = {log for log, known in before.ids.items() if is_of_rows and after.ids.get(log, known) != known}
         first = {s: 0 if s.log in anew else t.position for s, t in before.splits.items()}
         first.update(self.observer.added(after.splits.keys() - first.keys(), after.snapshots.frontiers.keys()))
-        leaves_out = self.connector.positions_are_rows and not self.options.policy.on_loss.fails
+        leaves_out = is_of_rows and not self.options.policy.on_loss.fails
         return ranges_of(reaching_back(first, after, self.connector.bounds.earliest_positions if leaves_out else None))
 
     def _laid(

@@ -67,7 +67,7 @@ def test_a_setting_as_it_is_needed_or_that_a_server_does_not_have_is_in_order(se
 
 @pytest.mark.parametrize(
     ("version", "remedy"),
-    [(MYSQL, "SET PERSIST {} = 'FULL'"), (MARIADB, "SET GLOBAL {} = 'FULL'. Set it in its configuration file too")],
+    [(MYSQL, "SET PERSIST {} = 'FULL'"), (MARIADB, "SET GLOBAL {} = 'FULL'. Write the same in its configuration file")],
 )
 def test_the_least_metadata_is_read_with_a_caution_and_a_statement_that_outlives_a_restart(
     version: str, remedy: str

@@ -89,7 +89,14 @@ def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pyt
 
 
 @pytest.mark.parametrize("layout", [OF_COLUMNS, WHOLE])
-@pytest.mark.parametrize("text", ["DROP PRIMARY KEY, ADD PRIMARY KEY (a)", "ADD CONSTRAINT k PRIMARY KEY (id, a)"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP PRIMARY KEY, ADD PRIMARY KEY (a)",
+        "ADD CONSTRAINT k PRIMARY KEY (id, a)",
+        "DROP KEY `Primary`, ADD KEY (a)",
+    ],
+)
 def test_another_primary_key_is_warned_of_once(text: str, layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
     schema_changes._warn_once.cache_clear()
     for _ in range(2):

@@ -80,7 +80,7 @@ def test_a_type_with_room_for_the_tables_holds_its_values(was: pa.DataType, kind
     column = fitted(pa.array([value, None], was), kind)
     assert (column.type, column.to_pylist()) == (kind, [value, None])
     # The other way round the stream has too little room, and is asked to take the table's type.
-    with pytest.raises(UnsupportedFormatError, match=_says(kind, was, "now. Or leave the column out")):
+    with pytest.raises(UnsupportedFormatError, match=_says(kind, was, "now, unless the batch has rows from before")):
         fitted(pa.array([value, None], kind), was)
 
 
