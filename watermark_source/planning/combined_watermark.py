@@ -112,7 +112,7 @@ def positions_of(splits: Mapping[Split, SplitState]) -> dict[str, int]:
 
 
 def kept_positions(state: SourceState, logs: ObservedLogs, topic: str | None) -> dict[str, int]:
-    """Return ``positions_of``, each at most where reading goes on: its log may be truncated, or created again.
+    """Return ``positions_of``, each at most where reading continues: its log may be truncated, or created again.
 
     ``topic``: the id of the log that announcements are about, which may be known before the log is discovered.
     """

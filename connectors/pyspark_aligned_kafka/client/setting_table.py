@@ -216,7 +216,7 @@ _ROWS = (
            "the watermark when it is found are late."),
     _one_of("isolation.level", (READ_UNCOMMITTED, READ_COMMITTED), READ_COMMITTED,
          "Whether records of open and aborted transactions are read. End offsets are looked up in the same way. "
-         "Change it to `read_committed` once no transaction is open of which the query has read records.",
+         "Change it to `read_committed` once no transaction is open whose records the query has read.",
          default=READ_UNCOMMITTED),
     _bytes("fetch.max.bytes", 16 << 20,
            "Maximum bytes of the response to one fetch; a single larger record batch is always returned (KIP-74)."),

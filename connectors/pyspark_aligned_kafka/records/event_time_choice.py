@@ -199,12 +199,12 @@ class EventTimeChoice:
 
     @property
     def read_as(self) -> str:
-        """How moments there are read, as a part of a sentence; empty where no option says how."""
+        """How moments there are read, as a part of a sentence; empty where no option states how."""
         return f", read as {self.written.value}" if is_written(self.place) else ""
 
     @property
     def or_format(self) -> str:
-        """The option that says how, as the end of a list of options; empty as ``read_as``."""
+        """The option that states how, as the end of a list of options; empty as ``read_as``."""
         return " or eventTimeFormat" if is_written(self.place) else ""
 
     @property

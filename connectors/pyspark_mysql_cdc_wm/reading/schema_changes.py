@@ -139,7 +139,7 @@ class Known:
         if change.columns.rekeys:
             _warn_once(
                 f"{change.where}: it changed the primary key of {name}, and logged no row: changes from here on are "
-                "told by the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
+                "rows of the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
                 "new key, if the table has one, and read the table again by the option rereadTables or begin a new "
                 "query"
             )

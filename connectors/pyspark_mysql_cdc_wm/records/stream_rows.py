@@ -78,7 +78,7 @@ def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Ar
     raise UnsupportedFormatError(
         f"{where} was altered: at this place of the binlog the column {name} is {was}, and the stream has it as "
         f"{kind}. Load the stream again and start the query with its checkpoint: it resumes here, with the type that "
-        "the table has now, unless the batch has rows from before another change as well. Or leave the column out by "
+        "the table has now, unless the batch has rows of an earlier type as well. Or leave the column out by "
         "the option excludeColumns, or begin a new query; with rowFormat json it follows such changes"
     )
 

@@ -80,7 +80,9 @@ def test_a_type_with_room_for_the_tables_holds_its_values(was: pa.DataType, kind
     column = fitted(pa.array([value, None], was), kind)
     assert (column.type, column.to_pylist()) == (kind, [value, None])
     # The other way round the stream has too little room, and is asked to take the table's type.
-    with pytest.raises(UnsupportedFormatError, match=_says(kind, was, "now, unless the batch has rows from before")):
+    with pytest.raises(
+        UnsupportedFormatError, match=_says(kind, was, "now, unless the batch has rows of an earlier type")
+    ):
         fitted(pa.array([value, None], kind), was)
 
 
@@ -103,7 +105,9 @@ def test_a_type_with_room_for_the_tables_holds_its_values(was: pa.DataType, kind
 def test_a_type_that_has_no_room_for_the_other_nor_it_for_that_one_is_refused(
     was: pa.DataType, kind: pa.DataType
 ) -> None:
-    with pytest.raises(UnsupportedFormatError, match=_says(was, kind, "now, unless the batch has rows from before")):
+    with pytest.raises(
+        UnsupportedFormatError, match=_says(was, kind, "now, unless the batch has rows of an earlier type")
+    ):
         fitted(pa.nulls(1, was), kind)
 
 
