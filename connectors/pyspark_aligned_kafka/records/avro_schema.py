@@ -358,8 +358,7 @@ def _encode(out: io.BytesIO, schema: AvroType, value: Any) -> None:  # noqa: PLR
         out.write(b"\0")
     elif kind == "record" and isinstance(value, dict):
         for field in fields_of(schema.json):
-            _encode(
-                out, schema.inner(field["type"]), value[field["name"]] if field["name"] in value else field["default"]
-            )
+            given = value[field["name"]] if field["name"] in value else field["default"]
+            _encode(out, schema.inner(field["type"]), given)
     else:
         raise ValueError

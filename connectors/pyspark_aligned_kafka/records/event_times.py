@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -145,11 +146,10 @@ class JsonTimes:
 
     def _found(self, records: Records) -> Longs:
         """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
-        try:
+        decoded = None
+        # It is raised again where the column is built, if event time is no error before that.
+        with suppress(PayloadError):
             decoded = records.decoded(self._where.field)
-        except PayloadError:
-            # Raised again where the column is built, if event time is no error before that.
-            decoded = None
         walked = None if decoded is None else decoded.places
         if walked is None or walked.path != self._where.path:
             return self._scan.find(records.located.data, *self._places(records))

@@ -230,10 +230,8 @@ def _integer(lowest: int, highest: int, kind: str) -> Converter:
     return convert
 
 
-_NOT_NUMBERS = {
-    "NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "+INF": float("inf"),
-    "-Infinity": -float("inf"), "-INF": -float("inf"),
-}  # fmt: skip
+_NOT_NUMBERS = frozenset({"NaN", "Infinity", "+Infinity", "+INF", "-Infinity", "-INF"})
+"""What is read as a number in a text too."""
 
 
 def _nearest_float(text: str) -> float:
@@ -255,12 +253,10 @@ def _nearest_float(text: str) -> float:
 
 def _real(value: Any, kind: str, parse: Callable[[str], float]) -> float:
     if isinstance(value, Number):
-        if value.text in _NOT_NUMBERS:
-            return _NOT_NUMBERS[value.text]
         # An integer has no negative zero.
         return parse(value.text) + 0.0 if not value.is_float else parse(value.text)
     if isinstance(value, str) and value in _NOT_NUMBERS:
-        return _NOT_NUMBERS[value]
+        return float(value)
     raise _bad(kind)
 
 
@@ -339,8 +335,7 @@ def _quoted(text: str) -> str:
 
 
 def _java_number(number: Number) -> str:
-    value = _NOT_NUMBERS.get(number.text)
-    value = float(number.text) if value is None else value
+    value = float(number.text)
     if math.isnan(value):
         return '"NaN"'
     if math.isinf(value):
