@@ -388,7 +388,8 @@ class CellColumns:
     def _read(self, data: Bytes, node: int, kind: pa.DataType) -> pa.Array:
         what, inner = self.kinds[node], self.children[node]
         base, count = int(self.nodes[node, BASE]), int(self.counts[node])
-        states, cells, sizes = (each[base : base + count] for each in (self.states, self.cells, self.sizes))
+        part = slice(base, base + count)
+        states, cells, sizes = self.states[part], self.cells[part], self.sizes[part]
         if pa.types.is_null(kind):
             return pa.nulls(count)
         nulls = count - int(np.count_nonzero(states))
