@@ -212,7 +212,9 @@ class ColumnTimes:
         if pa.types.is_string(member.type):
             begins, ends, data = _texts_of(member)
             return shown(data, int(begins[0]), int(ends[0] - begins[0]), with_content=self._shows)
-        number = int(_numbers_of(member)[0]) if self._shows else "a value (recordsInErrors=true shows it)"
+        if not self._shows:
+            return f"a value (recordsInErrors=true shows it) of type {member.type}"
+        number = member[0].as_py() if pa.types.is_decimal(member.type) else int(_numbers_of(member)[0])
         return f"{number} of type {member.type}"
 
     def _decoded(self, records: Records) -> Decoded:
