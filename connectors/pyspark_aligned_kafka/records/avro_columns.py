@@ -22,7 +22,6 @@ from pyspark_aligned_kafka.records.avro_schema import (
 from pyspark_aligned_kafka.records.avro_unshared import unshared
 from pyspark_aligned_kafka.records.json_members import Misplaced
 from pyspark_aligned_kafka.records.payload import (
-    NO_ID,
     Decoded,
     IdHeader,
     Paths,
@@ -33,15 +32,13 @@ from pyspark_aligned_kafka.records.payload import (
 )
 from pyspark_aligned_kafka.records.payload_cells import CellColumns, CellKind, arrow_type
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas
+from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas, first_reasons
 from watermark_source.errors import SchemaError, shortened
 
 _MOST_READERS = 100
 """Limit on the readers' schemas that are kept in memory."""
 _MOST_CODE = 1 << 22
 """Limit on the numbers of code that writers' schemas are resolved to, in memory."""
-_WITHOUT_ID, _UNKNOWN = int(Fault.REFUSED), int(Fault.REFUSED) - 1
-"""Entries of values without an id, and of those whose schema the registry does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +88,16 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
 class _Resolution:
     """A reader's schema, and the writers' schemas that were resolved to it.
 
-    A process has one for each reader's schema; it serves any number of reads. It depends on the texts of schemas alone.
+    A process has one for each reader's schema; it serves any number of reads.
     """
 
     def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
-        self._text, self._field = definition.text, field
+        self._definition, self._field = definition, field
         self._reader = type_of(definition.text, definition.references)
-        self._resolver = Resolver(self._reader, columns.children, to_member=definition.member)
-        self._resolver.reasons += [NO_ID, "the schema registry has no schema of its id"]
-        self._refusals: dict[str, int] = {}
-        """The entry of each reason why all values of a schema are refused."""
-        self._entries: dict[tuple[int | UUID, RegisteredSchema], int] = {}
+        self.resolver = Resolver(self._reader, columns.children, to_member=definition.member)
+        self.resolver.reasons += first_reasons(definition.registry)
+        self._entries: dict[tuple[int | UUID, RegisteredSchema | str], int] = {}
+        """By schemas, and by the texts of errors where there is none."""
         self._own: int | None = None
         self.misplaced: dict[int, Misplaced] = {}
         """Of an entry whose writer has no field of the reader's: the fields of both."""
@@ -109,52 +105,43 @@ class _Resolution:
         self._code, self._constants = np.empty(0, np.int64), np.empty(0, np.uint8)
 
     @property
-    def is_full(self) -> bool:
-        """Whether it has so much code that a new one is to begin."""
-        return len(self._resolver.code) > _MOST_CODE
-
-    @property
     def tables(self) -> tuple[Longs, Bytes]:
         """The code and the constants, for all entries that have been returned."""
         with self._lock:
-            if len(self._code) != len(self._resolver.code):
-                self._code = np.array(self._resolver.code, np.int64)
-                self._constants = np.frombuffer(bytes(self._resolver.constants), np.uint8).copy()
+            if len(self._code) != len(self.resolver.code):
+                self._code = np.array(self.resolver.code, np.int64)
+                self._constants = np.frombuffer(bytes(self.resolver.constants), np.uint8).copy()
             return self._code, self._constants
-
-    def reason(self, entry: int) -> str:
-        """Return why the values of an entry below zero, or a value, are refused."""
-        return self._resolver.reasons[Fault.REFUSED - entry]
 
     def own_entry(self) -> int:
         """Return the entry of values of the reader's own schema."""
         with self._lock:
             if self._own is None:
-                self._own = self._resolver.entry(self._reader)
+                self._own = self.resolver.entry(self._reader)
             return self._own
 
     def entry(self, number: int | UUID, schema: RegisteredSchema | SchemaError) -> int:
         """Return the entry of values of a writer's schema, below zero if they are refused or it cannot be read."""
         with self._lock:
-            if isinstance(schema, SchemaError):
-                return self._refused(f"schema {number} is not read: {schema}")
-            key = (number, schema)
+            key = (number, str(schema) if isinstance(schema, SchemaError) else schema)
             if key not in self._entries:
                 self._entries[key] = self._resolved(number, schema)
             return self._entries[key]
 
-    def _resolved(self, number: int | UUID, schema: RegisteredSchema) -> int:
+    def _resolved(self, number: int | UUID, schema: RegisteredSchema | SchemaError) -> int:
+        if isinstance(schema, SchemaError):
+            return self._refused(f"schema {number} is not read: {schema}")
         if schema.kind != "AVRO":
             return self._refused(f"the type of schema {number} is {shortened(schema.kind)}, not AVRO")
-        reasons = self._resolver.reasons
+        reasons = self.resolver.reasons
         known = len(reasons)
         names = (
             f"its writer's schema {number}, {shortened(schema.text)}, does not resolve to {self._field}Schema, "
-            f"{shortened(self._text)}: "
+            f"{shortened(self._definition.text)}: "
         )
         try:
             writer = type_of(schema.text, schema.references)
-            entry = self._resolver.entry(writer)
+            entry = self.resolver.entry(writer)
             if (wrong := unshared(writer, self._reader)) is not None:
                 self.misplaced[entry] = wrong
         except SchemaError as error:
@@ -165,23 +152,20 @@ class _Resolution:
         return entry
 
     def _refused(self, why: str) -> int:
-        if why not in self._refusals:
-            self._resolver.reasons.append(why)
-            self._refusals[why] = int(Fault.REFUSED) - (len(self._resolver.reasons) - 1)
-        return self._refusals[why]
+        self.resolver.reasons.append(why)
+        return int(Fault.REFUSED) - (len(self.resolver.reasons) - 1)
 
 
-_resolutions: dict[tuple[str, tuple[str, ...], bool, str], _Resolution] = {}
+_resolutions: dict[tuple[AvroSchema, str], _Resolution] = {}
 
 
 def _resolution(definition: AvroSchema, field: str, columns: CellColumns) -> _Resolution:
     """Return the one of a reader's schema; ``columns`` are those of its type."""
-    key = (definition.text, definition.references, definition.member, field)
-    known = _resolutions.get(key)
-    if known is None or known.is_full:
+    known = _resolutions.get((definition, field))
+    if known is None or len(known.resolver.code) > _MOST_CODE:
         if len(_resolutions) >= _MOST_READERS:
             _resolutions.clear()
-        known = _resolutions[key] = _Resolution(definition, field, columns)
+        known = _resolutions[definition, field] = _Resolution(definition, field, columns)
     return known
 
 
@@ -195,7 +179,7 @@ class AvroReader:
         self._type = arrow_type(choice.schema)
         self._columns = CellColumns(choice.schema, {DecimalType: CellKind.WIDE}, unique_keys=True)
         self._resolution = _resolution(definition, choice.field, self._columns)
-        self._schemas = WriterSchemas(self._registry, self._resolution.entry, without=_WITHOUT_ID, unknown=_UNKNOWN)
+        self._schemas = WriterSchemas(self._registry, self._resolution.entry, refused=int(Fault.REFUSED))
         self._reported: set[int] = set()
         """Entries whose writer has no field of the reader's."""
         self._own = self._resolution.own_entry() if self._registry is None else 0
@@ -227,11 +211,7 @@ class AvroReader:
         bad, wrong = int(np.count_nonzero(faults)), ""
         if bad:
             row = int(np.flatnonzero(faults)[0])
-            wrong = self._reason(int(faults[row]))
+            fault, reasons = int(faults[row]), self._resolution.resolver.reasons
+            wrong = reasons[Fault.REFUSED - fault] if fault <= Fault.REFUSED else Fault(fault).text
             self._choice.report(values, row, wrong, bad)
         return Decoded(column, bad, wrong)
-
-    def _reason(self, fault: int) -> str:
-        if fault == _UNKNOWN:
-            return f"the schema registry {self._registry} has no schema of its id"
-        return self._resolution.reason(fault) if fault <= Fault.REFUSED else Fault(fault).text

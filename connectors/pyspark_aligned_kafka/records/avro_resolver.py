@@ -207,8 +207,8 @@ class Resolver:
         return self._add(Read.ENUM, node, len(writer.symbols), *places)
 
     def _record(self, writer: AvroType, reader: AvroType, node: int, where: str) -> int:
-        fields = fields_of(reader.json)
-        written = {str(field["name"]) for field in fields_of(writer.json)}
+        fields, values, children = fields_of(reader.json), fields_of(writer.json), self._children[node]
+        written = {str(field["name"]) for field in values}
         sources: dict[str, int] = {}
         """Which field of the reader each of the writer's is."""
         for place, field in enumerate(fields):
@@ -219,7 +219,6 @@ class Resolver:
                 sources[str(found)] = place
         steps: list[int] = []
         prefix = f"{where}." if where else ""
-        values = fields_of(writer.json)
         if self._to_member:
             places = [place for place, field in enumerate(values) if field["name"] in sources]
             values = values[: max(places, default=-1) + 1]
@@ -228,9 +227,7 @@ class Resolver:
             if name in sources:
                 place = sources[name]
                 inner = reader.inner(fields[place]["type"])
-                steps.append(
-                    self._resolve(kind, inner, self._children[node][place], f"{prefix}{fields[place]['name']}")
-                )
+                steps.append(self._resolve(kind, inner, children[place], f"{prefix}{fields[place]['name']}"))
             elif not kind.takes_no_bytes():
                 steps.append(self._skip(kind))
         for place, field in enumerate(fields):
@@ -240,13 +237,8 @@ class Resolver:
                 raise UnresolvableError(f"the writer has no field {prefix}{field['name']}, and it has no default")
             inner = reader.inner(field["type"])
             at = self._constant(encoded(inner, field["default"]))
-            steps.append(
-                self._add(
-                    Read.DEFAULT,
-                    *at,
-                    self._resolve(inner, inner, self._children[node][place], f"{prefix}{field['name']}"),
-                )
-            )
+            value = self._resolve(inner, inner, children[place], f"{prefix}{field['name']}")
+            steps.append(self._add(Read.DEFAULT, *at, value))
         if self._to_member and node == 0:
             steps.append(self._add(Read.REST))
         return self._add(Read.RECORD, node, len(steps), *steps)

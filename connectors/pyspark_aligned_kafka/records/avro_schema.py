@@ -215,17 +215,15 @@ class _Columns:
     def __init__(self) -> None:
         self._count = 0
 
-    def of(self, schema: AvroType, where: str, within: frozenset[str], depth: int = 0) -> DataType:
+    def of(  # noqa: PLR0911, PLR0912 - one for each kind
+        self, schema: AvroType, where: str, within: frozenset[str], depth: int = 0
+    ) -> DataType:
         self._count += 1
         if self._count > MOST_COLUMNS:
             raise SchemaError(f"the schema has more than {MOST_COLUMNS} columns")
         if depth > DEEPEST:
             raise SchemaError(f"the schema has more than {DEEPEST} types in each other")
-        return self._of(schema, where, within, depth + 1)
-
-    def _of(  # noqa: PLR0911, PLR0912 - one for each kind
-        self, schema: AvroType, where: str, within: frozenset[str], depth: int
-    ) -> DataType:
+        depth += 1
         named = where or "the schema"
         if schema.kind in NAMED:
             aliases_of(schema.json)
@@ -243,14 +241,14 @@ class _Columns:
         if schema.kind == "record":
             if schema.name in within:
                 raise SchemaError(f"{named}: the record {schema.name} contains itself, which no type of Spark can")
-            inner = within | {schema.name}
-            for field in fields_of(schema.json):
+            fields = fields_of(schema.json)
+            for field in fields:
                 aliases_of(field)
-            fields = [(str(field["name"]), schema.inner(field["type"])) for field in fields_of(schema.json)]
-            found = self._struct(fields, named, where, inner, depth)
-            for field in fields_of(schema.json):
+            members = [(str(field["name"]), schema.inner(field["type"])) for field in fields]
+            found = self._struct(members, named, where, within | {schema.name}, depth)
+            for field, (_, kind) in zip(fields, members, strict=True):
                 if "default" in field:
-                    encoded(schema.inner(field["type"]), field["default"])
+                    encoded(kind, field["default"])
             return found
         if schema.kind == "array":
             return ArrayType(self.of(schema.element, where, within, depth))
@@ -360,8 +358,7 @@ def _encode(out: io.BytesIO, schema: AvroType, value: Any) -> None:  # noqa: PLR
         out.write(b"\0")
     elif kind == "record" and isinstance(value, dict):
         for field in fields_of(schema.json):
-            _encode(
-                out, schema.inner(field["type"]), value[field["name"]] if field["name"] in value else field["default"]
-            )
+            given = value[field["name"]] if field["name"] in value else field["default"]
+            _encode(out, schema.inner(field["type"]), given)
     else:
         raise ValueError

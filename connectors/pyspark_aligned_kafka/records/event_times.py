@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -145,11 +146,10 @@ class JsonTimes:
 
     def _found(self, records: Records) -> Longs:
         """Return what ``JsonScan.find`` does, of documents that are decoded by the pass that decodes them."""
-        try:
+        decoded = None
+        # It is raised again where the column is built, if event time is no error before that.
+        with suppress(PayloadError):
             decoded = records.decoded(self._where.field)
-        except PayloadError:
-            # Raised again where the column is built, if event time is no error before that.
-            decoded = None
         walked = None if decoded is None else decoded.places
         if walked is None or walked.path != self._where.path:
             return self._scan.find(records.located.data, *self._places(records))
@@ -212,7 +212,9 @@ class ColumnTimes:
         if pa.types.is_string(member.type):
             begins, ends, data = _texts_of(member)
             return shown(data, int(begins[0]), int(ends[0] - begins[0]), with_content=self._shows)
-        number = int(_numbers_of(member)[0]) if self._shows else "a value (recordsInErrors=true shows it)"
+        if not self._shows:
+            return f"a value (recordsInErrors=true shows it) of type {member.type}"
+        number = member[0].as_py() if pa.types.is_decimal(member.type) else int(_numbers_of(member)[0])
         return f"{number} of type {member.type}"
 
     def _decoded(self, records: Records) -> Decoded:

@@ -96,7 +96,7 @@ class PayloadChoice:
                 if self.format == JSON
                 else ""
             )
-            raise PayloadError(f"{what}. {self.field}Mode is FAILFAST; with PERMISSIVE such members are null{kept}")
+            raise PayloadError(f"{what}. valueMode is FAILFAST; with PERMISSIVE such members are null{kept}")
         so = "members are null" if self.column is not None else "records have no event time"
         self.warn(f"{what}. Such {so}; {count} of one block of records", wrong.partition(":")[0])
 

@@ -378,11 +378,6 @@ class CellColumns:
         inner = self.children[node] if self.kinds[node] is CellKind.STRUCT else []
         return [node, *(each for child in inner for each in self._closure(child))]
 
-    def _cells_of(self, node: int) -> tuple[Bytes, Longs, Longs]:
-        base, count = int(self.nodes[node, BASE]), int(self.counts[node])
-        part = slice(base, base + count)
-        return self.states[part], self.cells[part], self.sizes[part]
-
     def column(self, data: Bytes, kind: pa.DataType, node: int = 0) -> pa.Array:
         """Return the column of the root, or of another node."""
         if (other := self._delivered.get(node)) is None:
@@ -392,11 +387,13 @@ class CellColumns:
 
     def _read(self, data: Bytes, node: int, kind: pa.DataType) -> pa.Array:
         what, inner = self.kinds[node], self.children[node]
-        states, cells, sizes = self._cells_of(node)
-        count = len(states)
+        base, count = int(self.nodes[node, BASE]), int(self.counts[node])
+        part = slice(base, base + count)
+        states, cells, sizes = self.states[part], self.cells[part], self.sizes[part]
         if pa.types.is_null(kind):
             return pa.nulls(count)
-        validity, nulls = _validity(states)
+        nulls = count - int(np.count_nonzero(states))
+        validity = bitmap(states) if nulls else None
         if what is CellKind.STRUCT:
             members = [self.column(data, field.type, each) for field, each in zip(kind, inner, strict=True)]
             return pa.Array.from_buffers(kind, count, [validity], nulls, children=members)
@@ -444,11 +441,6 @@ def _last_of_keys(keys: pa.Array, ends: npt.NDArray[np.int32]) -> Longs | None:
         return None
     found: Longs = np.sort(len(both) - 1 - last)
     return found
-
-
-def _validity(states: Bytes) -> tuple[pa.Buffer | None, int]:
-    nulls = len(states) - int(np.count_nonzero(states))
-    return (bitmap(states) if nulls else None), nulls
 
 
 def check_size(size: int) -> None:

@@ -12,7 +12,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
@@ -50,11 +50,7 @@ class NotJsonError(Exception):
 
 
 class BadMemberError(Exception):
-    """A value that is not of its type; with what is kept of it."""
-
-    def __init__(self, reason: str, kept: Any = None) -> None:
-        super().__init__(reason)
-        self.kept = kept
+    """A value that is not of its type, and of which nothing is kept."""
 
 
 class Number(NamedTuple):
@@ -62,12 +58,6 @@ class Number(NamedTuple):
 
     text: str
     is_float: bool
-
-
-class Text(NamedTuple):
-    """A string."""
-
-    characters: str
 
 
 class Members(list[tuple[str, Any]]):
@@ -135,7 +125,7 @@ class _Document:
             if isinstance(inside, Members):
                 if self._next() not in ("'", '"'):
                     raise NotJsonError
-                name = self._string().characters
+                name = self._string()
                 if len(name) > _LONGEST_NAME:
                     raise NotJsonError
                 self._skip_blanks()
@@ -188,7 +178,7 @@ class _Document:
             raise NotJsonError
         return _WORDS[found[0]] if found[0] in _WORDS else Number(found[0], is_float=True)
 
-    def _string(self) -> Text:
+    def _string(self) -> str:
         quote = self._next()
         self._at += 1
         parts = list[str]()
@@ -210,7 +200,7 @@ class _Document:
             whole = whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if len(whole) > _LONGEST_TEXT:
             raise NotJsonError
-        return Text(whole)
+        return whole
 
 
 # Values: a tree to what the schema states.
@@ -240,10 +230,8 @@ def _integer(lowest: int, highest: int, kind: str) -> Converter:
     return convert
 
 
-_NOT_NUMBERS = {
-    "NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "+INF": float("inf"),
-    "-Infinity": -float("inf"), "-INF": -float("inf"),
-}  # fmt: skip
+_NOT_NUMBERS = frozenset({"NaN", "Infinity", "+Infinity", "+INF", "-Infinity", "-INF"})
+"""What is read as a number in a text too."""
 
 
 def _nearest_float(text: str) -> float:
@@ -265,12 +253,10 @@ def _nearest_float(text: str) -> float:
 
 def _real(value: Any, kind: str, parse: Callable[[str], float]) -> float:
     if isinstance(value, Number):
-        if value.text in _NOT_NUMBERS:
-            return _NOT_NUMBERS[value.text]
         # An integer has no negative zero.
         return parse(value.text) + 0.0 if not value.is_float else parse(value.text)
-    if isinstance(value, Text) and value.characters in _NOT_NUMBERS:
-        return _NOT_NUMBERS[value.characters]
+    if isinstance(value, str) and value in _NOT_NUMBERS:
+        return float(value)
     raise _bad(kind)
 
 
@@ -285,8 +271,8 @@ def _decimal(kind: DecimalType) -> Converter:
 
     def convert(value: Any) -> Decimal:
         text = value.text if isinstance(value, Number) else None
-        if isinstance(value, Text):
-            text = value.characters.replace(",", "")
+        if isinstance(value, str):
+            text = value.replace(",", "")
         found = None if text is None or len(text) > 2_000 else _DECIMAL.fullmatch(text)
         if text is None or found is None or abs(int(found[1] or 0)) > 2**31 - 1:
             raise _bad(name)
@@ -304,7 +290,7 @@ def _decimal(kind: DecimalType) -> Converter:
 
 
 def _string(value: Any) -> bytes:
-    return _java_bytes(value.characters if isinstance(value, Text) else written(value))
+    return _java_bytes(value if isinstance(value, str) else written(value))
 
 
 def _java_bytes(text: str) -> bytes:
@@ -327,8 +313,8 @@ def written(value: Any) -> str:
                 todo += [inner, Raw(f",{name}" if number else name)]
         elif isinstance(each, Raw):
             parts.append(each)
-        elif isinstance(each, Text):
-            parts.append(_quoted(each.characters))
+        elif isinstance(each, str):
+            parts.append(_quoted(each))
         elif isinstance(each, Number):
             parts.append(_java_number(each) if each.is_float else str(int(each.text)))
         else:
@@ -349,8 +335,7 @@ def _quoted(text: str) -> str:
 
 
 def _java_number(number: Number) -> str:
-    value = _NOT_NUMBERS.get(number.text)
-    value = float(number.text) if value is None else value
+    value = float(number.text)
     if math.isnan(value):
         return '"NaN"'
     if math.isinf(value):
@@ -384,18 +369,18 @@ _BASE64_TEXT = re.compile(rf"(?:[\0- ]*{_BASE64.pattern})*[\0- ]*")
 
 def _binary(value: Any) -> bytes:
     """Decode Base64 as Jackson does: groups of four, blanks between groups, and complete padding."""
-    if not isinstance(value, Text):
+    if not isinstance(value, str):
         raise _bad("BINARY")
-    if not _BASE64_TEXT.fullmatch(value.characters):
+    if not _BASE64_TEXT.fullmatch(value):
         raise _bad("BINARY, which is Base64")
     made = bytearray()
-    for group in _BASE64.finditer(value.characters):
+    for group in _BASE64.finditer(value):
         made += base64.b64decode(group[0])
     return bytes(made)
 
 
 def _date(value: Any) -> int:
-    if isinstance(value, Text) and value.characters and (found := day_of_text(value.characters)) is not None:
+    if isinstance(value, str) and value and (found := day_of_text(value)) is not None:
         return found
     raise _bad("DATE")
 
@@ -405,8 +390,8 @@ def _timestamp(zone: str) -> Converter:
         if isinstance(value, Number) and not value.is_float and -(2**63) <= (seconds := int(value.text)) < 2**63:
             # Java's product overflows.
             return (seconds * 1_000_000 + 2**63) % 2**64 - 2**63
-        if isinstance(value, Text) and value.characters:
-            found = moment_of_text(value.characters, zone)
+        if isinstance(value, str) and value:
+            found = moment_of_text(value, zone)
             if found is not None:
                 return found
         raise _bad("TIMESTAMP")
@@ -414,72 +399,42 @@ def _timestamp(zone: str) -> Converter:
     return convert
 
 
-def _struct(kind: StructType, zone: str) -> Converter:
-    members = {field.name: (field.name, converter(field.dataType, zone)) for field in kind.fields}
+def _struct(kind: StructType, zone: str, wrong: list[str]) -> Converter:
+    members = {field.name: converter(field.dataType, zone, wrong) for field in kind.fields}
 
     def convert(value: Any) -> dict[str, Any]:
         if not isinstance(value, Members):
             raise _bad("STRUCT")
         row: dict[str, Any] = {}
-        wrong: BadMemberError | None = None
         for name, member in value:
             if name not in members:
                 continue
+            before = len(wrong)
             try:
-                row[name] = None if member is None else members[name][1](member)
+                row[name] = None if member is None else members[name](member)
             except BadMemberError as error:
-                wrong = wrong or BadMemberError(f"{name}: {error}")
-                if error.kept is not None:
-                    row[name] = error.kept
-        if wrong is not None:
-            wrong.kept = row
-            raise wrong
+                # Nothing of it is kept, whatever else is wrong within it.
+                wrong[before:] = [str(error)]
+            wrong[before:] = [f"{name}: {each}" for each in wrong[before : before + 1]]
         return row
 
     return convert
 
 
-def _elements(values: Iterable[Any], element: Converter) -> list[Any]:
-    made = list[Any]()
-    wrong: BadMemberError | None = None
-    for each in values:
-        try:
-            made.append(None if each is None else element(each))
-        except BadMemberError as error:
-            if error.kept is None:
-                raise
-            wrong = wrong or error
-            made.append(error.kept)
-    if wrong is not None:
-        raise BadMemberError(str(wrong), made)
-    return made
-
-
-def _list(kind: ArrayType, zone: str) -> Converter:
-    element = converter(kind.elementType, zone)
-
+def _list(element: Converter) -> Converter:
     def convert(value: Any) -> list[Any]:
         if not isinstance(value, list) or isinstance(value, Members):
             raise _bad("ARRAY")
-        return _elements(value, element)
+        return [None if each is None else element(each) for each in value]
 
     return convert
 
 
-def _map(kind: MapType, zone: str) -> Converter:
-    element = converter(kind.valueType, zone)
-
+def _map(element: Converter) -> Converter:
     def convert(value: Any) -> list[tuple[bytes, Any]]:
         if not isinstance(value, Members):
             raise _bad("MAP")
-        names = [_java_bytes(name) for name, _ in value]
-        try:
-            made = _elements((each for _, each in value), element)
-        except BadMemberError as error:
-            if error.kept is not None:
-                error.kept = [*zip(names, error.kept, strict=True)]
-            raise
-        return [*zip(names, made, strict=True)]
+        return [(_java_bytes(name), None if each is None else element(each)) for name, each in value]
 
     return convert
 
@@ -498,14 +453,17 @@ _CONVERTERS: dict[type[DataType], Converter] = {
 }
 
 
-def converter(kind: DataType, zone: str) -> Converter:
-    """Return what makes a value of a type of a node of a tree that is not null; it raises ``BadMemberError``."""
+def converter(kind: DataType, zone: str, wrong: list[str]) -> Converter:
+    """Return what makes a value of a type of a node of a tree that is not null; it raises ``BadMemberError``.
+
+    Of a value that is kept in part it adds to ``wrong`` what is wrong within it.
+    """
     if isinstance(kind, StructType):
-        return _struct(kind, zone)
+        return _struct(kind, zone, wrong)
     if isinstance(kind, ArrayType):
-        return _list(kind, zone)
+        return _list(converter(kind.elementType, zone, wrong))
     if isinstance(kind, MapType):
-        return _map(kind, zone)
+        return _map(converter(kind.valueType, zone, wrong))
     if isinstance(kind, DecimalType):
         return _decimal(kind)
     return _timestamp(zone) if isinstance(kind, TimestampType) else _CONVERTERS[type(kind)]
@@ -524,10 +482,11 @@ class Reading:
 class ExactReader:
     """Reads documents of one schema."""
 
-    __slots__ = ("_convert",)
+    __slots__ = ("_convert", "_wrong")
 
     def __init__(self, schema: StructType, zone: str) -> None:
-        self._convert = converter(schema, zone)
+        self._wrong: list[str] = []
+        self._convert = converter(schema, zone, self._wrong)
 
     def read(self, document: bytes) -> Reading:
         """Return what a document holds."""
@@ -535,10 +494,9 @@ class ExactReader:
             tree = _Document(document.decode("utf-8", "java")).root()
             if not isinstance(tree, Members):
                 return Reading({}, "it is not a JSON object")
-            return Reading(self._convert(tree))
+            self._wrong.clear()
+            return Reading(self._convert(tree), next(iter(self._wrong), None))
         except EOFError:
             return Reading(None)
         except NotJsonError:
             return Reading({}, "it is not JSON")
-        except BadMemberError as error:
-            return Reading(error.kept, str(error))

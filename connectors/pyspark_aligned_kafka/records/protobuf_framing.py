@@ -7,10 +7,10 @@ from uuid import UUID
 import numpy as np
 
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema
-from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
+from pyspark_aligned_kafka.records.payload import IdHeader
 from pyspark_aligned_kafka.records.protobuf_messages import MessageSchema, index_in_schema
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
-from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas
+from pyspark_aligned_kafka.records.writer_schemas import WriterSchemas, first_reasons
 from watermark_source.errors import SchemaError
 from watermark_source.machine_code.native import Word, address_of, compiled, inlined, signed_at
 
@@ -60,13 +60,10 @@ class MessageOpener:
     def __init__(self, schema: MessageSchema, field: str) -> None:
         self._schema, self._field = schema, field
         name = schema.message.name
-        self.reasons = [NO_ID, "it has no valid index of a message behind the id",
-                        f"by its index it is a message other than {name}",
-                        f"the schema registry {schema.registry} has no schema of its id"]  # fmt: skip
+        self.reasons = [*first_reasons(schema.registry), "it has no valid index of a message behind the id",
+                        f"by its index it is a message other than {name}"]  # fmt: skip
         # An entry is a row of the table of wanted indexes, or below zero the reason why values are not read.
-        self._schemas = WriterSchemas(
-            schema.registry, self._resolved, without=-1, unknown=-len(self.reasons), serialized=True
-        )
+        self._schemas = WriterSchemas(schema.registry, self._resolved, refused=-1, serialized=True)
         self._indexes: list[tuple[int, ...]] = [schema.index]
 
     def open(self, data: Bytes, starts: Longs, lengths: Longs, header: IdHeader) -> tuple[Longs, Longs, Longs]:
@@ -84,7 +81,7 @@ class MessageOpener:
         spans = np.ascontiguousarray(np.stack([stops[:-1], stops[1:]], axis=1), np.int64)
         wanted, ends = np.array(sum(self._indexes, ()), np.int64), np.zeros(len(starts), np.int64)
         _index_ends(data, ids.at, ids.stop, entries, spans, wanted, ends)
-        refused = np.where(entries < 0, -entries, np.where(ends < 0, np.where(ends == _OTHER, 3, 2), 0))
+        refused = np.where(entries < 0, -entries, np.where(ends < 0, np.where(ends == _OTHER, 4, 3), 0))
         refused[ids.lengths < 0] = 0
         in_value = ids.at == ids.starts
         begins, sizes = np.where(in_value, ends, ids.starts), np.where(in_value, ids.stop - ends, ids.lengths)

@@ -10,7 +10,7 @@ import numpy as np
 
 from pyspark_aligned_kafka.client.kept_schemas import schema_of
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
-from pyspark_aligned_kafka.records.payload import IdHeader
+from pyspark_aligned_kafka.records.payload import NO_ID, IdHeader
 from pyspark_aligned_kafka.records.record_batches import Bytes, Longs
 from pyspark_aligned_kafka.records.schema_ids import NOT_FRAMED, IdReader, Ids
 from watermark_source.errors import SchemaError
@@ -20,18 +20,22 @@ Resolve: TypeAlias = Callable[[int | UUID, RegisteredSchema | SchemaError], int]
 not read."""
 
 
+def first_reasons(registry: SchemaRegistry | None) -> list[str]:
+    """Return why values are not read: they have no id, and the registry does not have their schema."""
+    return [NO_ID, f"the schema registry {registry} has no schema of its id"]
+
+
 class WriterSchemas:
     """Finds the entries of values, by which a walk reads them.
 
-    Without a registry that of each value with an id is 0. ``without`` is the entry of values without an id,
-    ``unknown`` that of values whose schema the registry does not have. ``serialized``: see ``SchemaRegistry.schema``.
+    Without a registry that of each value with an id is 0. Values that are not read for the ``first_reasons`` have the
+    entry ``refused``, and the one below it. ``serialized``: see ``SchemaRegistry.schema``.
     """
 
     def __init__(
-        self, registry: SchemaRegistry | None, resolve: Resolve, *, without: int, unknown: int, serialized: bool = False
+        self, registry: SchemaRegistry | None, resolve: Resolve, *, refused: int, serialized: bool = False
     ) -> None:
-        self._registry, self._resolve, self._serialized = registry, resolve, serialized
-        self._without, self._unknown = without, unknown
+        self._registry, self._resolve, self._serialized, self._refused = registry, resolve, serialized, refused
         self._ids = IdReader()
         self._entries: dict[int, int] = {}
 
@@ -47,7 +51,7 @@ class WriterSchemas:
 
     def _entry(self, number: int) -> int:
         if number == NOT_FRAMED or self._registry is None:
-            return self._without if number == NOT_FRAMED else 0
+            return self._refused if number == NOT_FRAMED else 0
         if number not in self._entries:
             name = self._ids.name(number)
             schema: RegisteredSchema | SchemaError | None
@@ -56,6 +60,6 @@ class WriterSchemas:
             except SchemaError as error:
                 schema = error
             if schema is None:
-                return self._unknown
+                return self._refused - 1
             self._entries[number] = self._resolve(name, schema)
         return self._entries[number]

@@ -142,6 +142,12 @@ def test_a_record_is_shown_only_where_the_user_lets_it() -> None:
     assert "card: it does not fit INT" in str(raised.value)
 
 
+def test_the_mode_of_keys_has_the_name_of_its_option() -> None:
+    choice = PayloadChoice(parse_schema("card INT"), field="key", fail_fast=True)
+    with pytest.raises(PayloadError, match=r"the key does not fit keySchema: .* valueMode is FAILFAST"):
+        read_by(JsonReader(choice), [b"{"])
+
+
 RIDE = b'{"id":7,"trip":{"driver":3,"fare":2.5,"at":{"lat":1}}}'
 
 

@@ -174,6 +174,12 @@ def test_moments_are_what_type_and_unit_say(kind: str, unit: str, body: bytes, m
     assert times("at", one_of(kind), eventTimeFormat=unit)(body) == [micros]
 
 
+def test_a_number_beyond_64_bits_is_shown_as_it_is() -> None:
+    event_times = times("at", one_of("uint64"), eventTimeFormat="micros", eventTimeErrors="fail")
+    with pytest.raises(EventTimeError, match="seen 18446744073709551615 of type decimal"):
+        event_times(b"\x08" + b"\xff" * 9 + b"\1")
+
+
 def test_a_field_that_takes_the_place_of_another_of_its_oneof_takes_its_time() -> None:
     event_times = times("line.at", ORDER)
     line, note = ORDER(line={"at": 5}).SerializeToString(), ORDER(note="x").SerializeToString()
