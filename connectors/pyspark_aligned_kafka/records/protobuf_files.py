@@ -105,8 +105,8 @@ def _file_proto(text: str, registry: SchemaRegistry) -> Any:
     except ValueError:
         raise UnsupportedFormatError(
             f"the schema registry {registry} returns schemas of Protobuf as .proto files, and not as descriptors "
-            "(format=serialized), which are read here: write valueSchema = path:message with a descriptor set, and "
-            "valueFraming = confluent without schemaRegistry"
+            "(format=serialized), which are read here: write valueSchema = path:message (for keys keySchema) with a "
+            "descriptor set, and valueFraming = confluent without schemaRegistry"
         ) from None
     try:
         return descriptor_pb2.FileDescriptorProto.FromString(content)

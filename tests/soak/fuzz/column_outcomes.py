@@ -16,7 +16,7 @@ from watermark_source.errors import PayloadError
 from watermark_source.planning.split import Split
 
 # A line for each bad value would be most of the work.
-logging.getLogger("pyspark_aligned_kafka.records.payload_formats").setLevel(logging.ERROR)
+logging.getLogger("pyspark_aligned_kafka.records.payload").setLevel(logging.ERROR)
 _SPLIT = Split("orders", 0)
 
 
