@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
-import numpy as np
-
 _BLANKS = "".join(map(chr, range(0x21))) + "\x7f"
 """What Spark cuts off at both ends."""
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
@@ -40,10 +38,13 @@ _JULIAN_UNTIL = -141_427
 
 def days_from_civil(year: int, month: int, day: int) -> int | None:
     """Return the days since 1970 of a date of the proleptic Gregorian calendar, ``None`` for an invalid one."""
+    cycles, of_cycle = divmod(year, _CYCLE_YEARS)
     try:
-        return int(np.datetime64(f"{year:05}-{month:02}-{day:02}", "D").astype(np.int64))
+        # Python has no year 0; four hundred years later is the same.
+        date = datetime(of_cycle + _CYCLE_YEARS, month, day)  # noqa: DTZ001 - a date of the calendar
     except ValueError:
         return None
+    return (date - datetime(1970, 1, 1)).days + (cycles - 1) * _CYCLE_DAYS  # noqa: DTZ001
 
 
 def day_of_text(text: str) -> int | None:
