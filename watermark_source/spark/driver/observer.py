@@ -114,12 +114,14 @@ def with_chunks(
 # Epochs as an observation: of logs that have another leader than the one of the rows that were read.
 
 
-def with_histories(logs: ObservedLogs, state: SourceState, lineage: Lineage) -> ObservedLogs:
-    """Return the logs with the epochs of those whose leader has changed.
+def with_histories(logs: ObservedLogs, state: SourceState, lineage: Lineage | None) -> ObservedLogs:
+    """Return the logs with the epochs of those whose leader has changed; without a lineage none has.
 
     A leader of an earlier epoch is a broker that is cut off from the others: its ends do not count. That of a log
     without an id may as well be the leader of a log created again.
     """
+    if lineage is None:
+        return logs
     anew = created_again(state.ids, logs)
     if anew:
         lineage.forget(anew.keys())
@@ -284,9 +286,8 @@ class Observer:
 
     def _with_lineage(self, logs: ObservedLogs, state: SourceState, snapshots: Set[str]) -> ObservedLogs:
         """Add where new splits begin, and what changed leaders mean for the logs that were read."""
-        logs = replace(logs, added=self.added(logs.ends.keys() - state.splits.keys(), snapshots))
-        lineage = self.connector.lineage
-        return logs if lineage is None else with_histories(logs, state, lineage)
+        added = self.added(logs.ends.keys() - state.splits.keys(), snapshots)
+        return with_histories(replace(logs, added=added), state, self.connector.lineage)
 
     def _whole(self, observation: Observation, state: SourceState, limit: ReadLimit, last: LastPlan) -> Observation:
         """Add what only a plan needs that may find something to do."""
@@ -312,9 +313,8 @@ class Observer:
             # Snapshots have no end but that of their chunks, of which one that was just found may have none yet.
             undated = set(map(snapshot_split, snapshots.chunks.keys() | snapshots.found))
             logs = self.logs.with_newest(logs, splits_behind(state, logs.ends) - undated)
-            if self.connector.lineage is not None:
-                # An end that was asked for again may be that of another leader.
-                logs = with_histories(logs, state, self.connector.lineage)
+            # An end that was asked for again may be that of another leader.
+            logs = with_histories(logs, state, self.connector.lineage)
         return self._looking_ahead(replace(observation, logs=logs), state)
 
     def _with_open_ends(self, logs: ObservedLogs, state: SourceState) -> ObservedLogs:
