@@ -129,7 +129,7 @@ def _encoded(r: RangeReport) -> bytes:
             r.max_event_time,
             r.rows.read,
             r.rows.future,
-            [late.longest, late.total, *late.histogram] if late.histogram else [],
+            [late.longest, min(late.total, MAX), *late.histogram] if late.histogram else [],
             r.rows.undated,
             r.rows.malformed,
             r.marked,

@@ -228,10 +228,11 @@ def _disorder_counts(ranges: Sequence[SplitRange], beginnings: Mapping[Split, Be
 
 def late_among(micros: npt.NDArray[np.int64], late_at: int) -> LateRows:
     """Return which of event times are late, all in microseconds."""
-    behind = (late_at - micros[micros <= late_at]) // 1_000
+    # The whole range of times may lie between the two, and their sum may be beyond 64 bits.
+    behind = (late_at - micros[micros <= late_at]).view(np.uint64) // 1_000
     buckets = np.searchsorted(BOUNDS_MS, behind)
     counts = np.bincount(buckets, minlength=len(BOUNDS_MS) + 1)
-    return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum()))
+    return LateRows(tuple(counts.tolist()), int(behind.max()), int(behind.sum(dtype=np.float64)))
 
 
 def _millis(micros: int | None) -> Millis | None:

@@ -18,7 +18,9 @@ from watermark_source.planning.range_report import LateRows, RangeReport, RowTot
 from watermark_source.planning.split import SplitRange
 from watermark_source.planning.watermark import MAX, Millis
 from watermark_source.spark.executor.event_time_observer import EventTimeObserver, Summing
+from watermark_source.spark.markers import in_micros
 from watermark_source.spark.read_tasks import Beginning, ReadTask
+from watermark_source.spark.report_protocol import decode, messages
 
 
 def seen(batches: Sequence[ReadBatch], cap: int | None = None) -> list[tuple[int | None, int, int]]:
@@ -85,6 +87,21 @@ def test_late_rows_are_counted_by_how_far_they_are_behind_with_or_without_the_co
     assert (report.rows.late.behind_at_most(0.6), report.rows.late.behind_at_most(0.99)) == (1_000, 60_001)
     (none,) = observe([times], [SplitRange(A, 0, 10)], None)
     assert none.rows.late == LateRows()
+
+
+@pytest.mark.parametrize(
+    ("late_at", "micros"),
+    [
+        pytest.param(1_764_500_000_000_000, 1_764_500_000_000_000, id="one producer wrote microseconds as milliseconds"),
+        pytest.param(1_764_500_000_000, -62_135_596_800_000_000, id="no date is the year 1"),
+        pytest.param(MAX, -(2**63), id="all of time"),
+    ],
+)
+def test_late_rows_are_reported_however_far_they_are_behind(late_at: int, micros: int) -> None:
+    reports = observe([batch(A, *[micros] * 10_000)] * 16, [SplitRange(A, 0, 10)], None, late_at=Millis(late_at))
+    (late,) = (each.rows.late for each in decode(b"".join(messages(reports))))
+    assert late.longest == (in_micros(late_at) - micros) // 1_000
+    assert late.total == pytest.approx(min(160_000 * late.longest, MAX))
 
 
 @given(
