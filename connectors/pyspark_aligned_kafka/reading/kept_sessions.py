@@ -128,7 +128,9 @@ class Session:
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
         self._leaders = Leaders()
-        self._bounds = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
+        self._visible = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
+        self._whole = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders, read_committed=False))
+        self.read_committed = settings.read_committed
         self._connections: dict[int, BrokerConnection] = {}
         # All connections share it: a response is decoded before the next one is received.
         self._memory = ResponseMemory()
@@ -195,7 +197,11 @@ class Session:
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
-        return self._bounds.log_ranges(splits)
+        return self._visible.log_ranges(splits)
+
+    def whole_log(self, split: Split) -> SplitRange | None:
+        """Return the range of offsets that a log holds, open transactions included; ``None`` if it does not exist."""
+        return self._whole.log_ranges({split}).get(split)
 
     @property
     def stale(self) -> bool:

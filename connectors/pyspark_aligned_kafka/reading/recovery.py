@@ -156,7 +156,8 @@ class Recovery:
 
     def pause_stalled(self, group: list[Pending]) -> list[Pending]:
         """Pause after a response without records; return a new list if records were deleted or a leader changed."""
-        self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived"))
+        why = ", as none of an open transaction does (kafka.isolation.level)" if self.session.read_committed else ""
+        self._wait(ResponseTimeoutError(f"no record of {_names(group)} arrived{why}"))
         redirected = [p.split for p in group if p.split in self.session.replicas]
         for split in redirected:
             # The replica may be behind; the leader is not.
@@ -186,7 +187,7 @@ class Recovery:
 
     def _log_of(self, pending: Pending) -> SplitRange | None:
         begun = time.monotonic()
-        log = self.session.log_ranges({pending.split}).get(pending.split)
+        log = self.session.whole_log(pending.split)
         self.patience.spend(begun)
         return log
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from pyspark_aligned_kafka.client.settings import parse_settings
 from pyspark_aligned_kafka.cluster import metadata
+from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
+from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
 from pyspark_aligned_kafka.reading.fetch import Step, Trouble
 from pyspark_aligned_kafka.reading.kept_sessions import Session
 from pyspark_aligned_kafka.reading.range_progress import Patience, Pending
 from pyspark_aligned_kafka.reading.recovery import Recovery
-from watermark_source.errors import DataLossError, UnknownSplitError
+from watermark_source.errors import DataLossError, ResponseTimeoutError, UnknownSplitError
 from watermark_source.planning.split import Split, SplitRange
 
 SPLIT = Split("t", 0)
@@ -41,16 +43,16 @@ class Brokers:
 class ToldSession(Session):
     """A session that hears these answers."""
 
-    def __init__(self, *answers: Metadata, logs: Mapping[int, tuple[int, int]] | None = None) -> None:
-        super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1"}))
+    def __init__(self, *answers: Metadata, logs: Mapping[int, tuple[int, int]] | None = None, **settings: str) -> None:
+        super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1", **settings}))
         self.told = Brokers(answers)
         self._brokers = self.told  # type: ignore[assignment]
         self._logs = logs or {}
         """First offset and end as each broker shows them."""
 
-    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        leaders = {split: leader for split in splits if (leader := self.leader(split)) is not None}
-        return {split: SplitRange(split, *self._logs[leader.node]) for split, leader in leaders.items()}
+    def whole_log(self, split: Split) -> SplitRange | None:
+        leader = self.leader(split)
+        return None if leader is None else SplitRange(split, *self._logs[leader.node])
 
 
 def waited_for(seconds: float) -> Patience:
@@ -142,3 +144,31 @@ def test_a_read_that_stalls_at_its_leader_goes_on_waiting() -> None:
     session.refresh({"t"}, 1_000)
     group = [WANTED]
     assert Recovery(session, waited_for(2), fail_on_data_loss=True).pause_stalled(group) is group
+
+
+class OpenTransaction(ToldSession):
+    """A session whose leader has records up to 100, from 40 on in a transaction that is open."""
+
+    whole_log = Session.whole_log
+
+
+def first_or_end(self: KafkaAdmin, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+    end = 40 if self._read_committed else 100
+    return {split: OffsetAndTimestamp(0 if at == EARLIEST else end, None) for split, at in wanted.items()}
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_records_of_an_open_transaction_are_waited_for_and_not_lost(
+    fail: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaAdmin, "list_offsets", first_or_end)
+    session = OpenTransaction(led_by(LEADER, 5), **{"kafka.isolation.level": "read_committed"})
+    session.refresh({"t"}, 1_000)
+    # What is read up to the log's end does not wait for it.
+    assert session.log_ranges({SPLIT}) == {SPLIT: SplitRange(SPLIT, 0, 40)}
+    group, patience = [WANTED], waited_for(2)
+    recovery = Recovery(session, patience, fail_on_data_loss=fail)
+    assert recovery.pause_stalled(group) is group
+    patience.spend(time.monotonic() - 120)
+    with pytest.raises(ResponseTimeoutError, match=r"no record of t-0 arrived, as none of an open transaction does"):
+        recovery.pause_stalled(group)
