@@ -53,6 +53,8 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
     """
     settled = {split: position for split, position in chosen.items() if not isinstance(position, AtTime)}
     times = {split: position.millis for split, position in chosen.items() if isinstance(position, AtTime)}
+    # Before the times are looked up: what is written after that may be as new.
+    ends = lookup.end_positions(times.keys()) if times and policy.no_match is NoMatch.LATEST else {}
     found = lookup.at_time(times) if times else {}
     unmatched = {split for split, offset in found.items() if offset is None}
     if unmatched and policy.no_match is NoMatch.ERROR:
@@ -61,14 +63,15 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
             "has none of any time, begin there at the end with startingOffsetsByTimestampStrategy",
             example='startingOffsetsByTimestampStrategy = "latest"',
         )
-    return {**settled, **{split: Latest() if offset is None else At(offset) for split, offset in found.items()}}
+    return {**settled, **{s: Latest(ends.get(s)) if offset is None else At(offset) for s, offset in found.items()}}
 
 
 def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
     """Return each split's offset as it is now; splits that are gone are left out."""
-    offsets = {split: position.offset for split, position in settled.items() if isinstance(position, At)}
+    known = {split: position.offset for split, position in settled.items() if not isinstance(position, Earliest)}
+    offsets = {split: offset for split, offset in known.items() if offset is not None}
     for kind, look_up in ((Earliest, lookup.earliest_positions), (Latest, lookup.end_positions)):
-        wanted = {split for split, position in settled.items() if isinstance(position, kind)}
+        wanted = {s for s, position in settled.items() if isinstance(position, kind) and s not in offsets}
         offsets.update(look_up(wanted) if wanted else {})
     return offsets
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from pyspark_aligned_kafka.lookup.offsets import resolve
@@ -57,6 +59,20 @@ def test_no_record_that_new_is_an_error_that_names_the_partitions_and_the_way_ou
 def test_no_record_that_new_begins_at_the_end_with_strategy_latest() -> None:
     rule = Everywhere(AtTime(Millis(200)))
     assert resolve(policy(rule, NoMatch.LATEST), {T0, T1, T2}, LOGS) == {T0: 11, T1: 11, T2: 10}
+
+
+class WrittenMeanwhile(Logs):
+    """A record that is new enough is written just after it was looked for."""
+
+    def at_time(self, wanted: Mapping[Split, Millis]) -> Mapping[Split, int | None]:
+        found = super().at_time(wanted)
+        self._logs = {split: Log((*log.timestamps, 200)) for split, log in self._logs.items()}
+        return found
+
+
+def test_a_record_that_is_written_while_its_time_is_looked_up_is_read() -> None:
+    rule = Everywhere(AtTime(Millis(200)))
+    assert resolve(policy(rule, NoMatch.LATEST), {T0, T1, T2}, WrittenMeanwhile(LOGS._logs)) == {T0: 11, T1: 11, T2: 10}
 
 
 @pytest.mark.spark_case("KafkaOffsetReaderSuite", "SPARK-48383: START_OFFSET_DOES_NOT_MATCH_ASSIGNED error class")
