@@ -29,11 +29,14 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
     # Records without an event time are counted, also where this option does not fit the others.
     without = {name: value for name, value in given.items() if name.lower() != "eventtimeerrors"}
     options = kafka_options.parse(without).with_undated(WithoutTime.NULL)
-    ranges = [late.range for late in KafkaBatch.of(options).late_ranges()]
+    found = KafkaBatch.of(options).late_ranges()
+    from_beginning = frozenset(late.range.split for late in found if late.late_start)
+    ranges = [late.range for late in found]
     if rows is not None:
         ranges = [newest(r, rows) for r in ranges]
     dated, undated = False, list[SplitRange]()
-    for batch in range_reader(options, ()).read([r for r in ranges if r.end > r.start]):
+    reader = range_reader(options, ())
+    for batch in reader.read([r for r in ranges if r.end > r.start], from_beginning=from_beginning):
         times = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         dated = dated or len(times) > 0
         if batch.undated:
