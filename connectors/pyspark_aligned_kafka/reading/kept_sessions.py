@@ -9,7 +9,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -26,7 +26,7 @@ from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.reading import fetch
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory
 from watermark_source.errors import UnreachableError, UnsupportedFormatError
-from watermark_source.planning.split import Split, SplitRange
+from watermark_source.planning.split import Split
 
 _USED_FOR = 0.85
 """Share of a login's lifetime in which it is used: requests sent by then are answered before it ends."""
@@ -128,8 +128,10 @@ class Session:
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
         self._leaders = Leaders()
-        self._visible = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
-        self._whole = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders, read_committed=False))
+        self.visible = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
+        """Of what a reader sees."""
+        self.written = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders, read_committed=False))
+        """Of that and of what is in open transactions."""
         self.read_committed = settings.read_committed
         self._connections: dict[int, BrokerConnection] = {}
         # All connections share it: a response is decoded before the next one is received.
@@ -194,14 +196,6 @@ class Session:
         """Close the connection to a broker."""
         if (connection := self._connections.pop(node, None)) is not None:
             connection.close()
-
-    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        """Return the range of offsets that each log holds for a reader, without partitions that do not exist."""
-        return self._visible.log_ranges(splits)
-
-    def whole_log(self, split: Split) -> SplitRange | None:
-        """Return the range of offsets that a log holds, open transactions included; ``None`` if it does not exist."""
-        return self._whole.log_ranges({split}).get(split)
 
     @property
     def stale(self) -> bool:

@@ -192,7 +192,7 @@ class KafkaRangeReader:
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
         """Return the range of offsets that each log holds now, without partitions of topics that are gone or others."""
         with leased(self.client, fresh=_is_retry()) as session:
-            found, ids = session.log_ranges(splits), self.expected.ids
+            found, ids = session.visible.log_ranges(splits), self.expected.ids
             if ids:
                 # Behind the offsets: of a topic that is another one from here on, fetches find it.
                 session.refresh({split.log for split in found}, self.client.millis("default.api.timeout.ms"))

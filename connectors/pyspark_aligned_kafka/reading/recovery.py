@@ -187,7 +187,7 @@ class Recovery:
 
     def _log_of(self, pending: Pending) -> SplitRange | None:
         begun = time.monotonic()
-        log = self.session.whole_log(pending.split)
+        log = self.session.written.log_ranges({pending.split}).get(pending.split)
         self.patience.spend(begun)
         return log
 

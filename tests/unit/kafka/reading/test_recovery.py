@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import pytest
 
@@ -12,6 +12,7 @@ from pyspark_aligned_kafka.cluster import metadata
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.list_offsets import EARLIEST, OffsetAndTimestamp
 from pyspark_aligned_kafka.cluster.metadata import Leader, Metadata, Topic
+from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.reading.fetch import Step, Trouble
 from pyspark_aligned_kafka.reading.kept_sessions import Session
 from pyspark_aligned_kafka.reading.range_progress import Patience, Pending
@@ -47,12 +48,19 @@ class ToldSession(Session):
         super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1", **settings}))
         self.told = Brokers(answers)
         self._brokers = self.told  # type: ignore[assignment]
-        self._logs = logs or {}
-        """First offset and end as each broker shows them."""
+        if logs is not None:
+            self.written = AsLeadersShow(self, logs)
 
-    def whole_log(self, split: Split) -> SplitRange | None:
-        leader = self.leader(split)
-        return None if leader is None else SplitRange(split, *self._logs[leader.node])
+
+class AsLeadersShow(KafkaLogBounds):
+    """First offset and end as each broker shows them."""
+
+    def __init__(self, session: Session, logs: Mapping[int, tuple[int, int]]) -> None:
+        self._session, self._logs = session, logs
+
+    def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
+        leaders = {split: leader for split in splits if (leader := self._session.leader(split)) is not None}
+        return {split: SplitRange(split, *self._logs[leader.node]) for split, leader in leaders.items()}
 
 
 def waited_for(seconds: float) -> Patience:
@@ -146,13 +154,8 @@ def test_a_read_that_stalls_at_its_leader_goes_on_waiting() -> None:
     assert Recovery(session, waited_for(2), fail_on_data_loss=True).pause_stalled(group) is group
 
 
-class OpenTransaction(ToldSession):
-    """A session whose leader has records up to 100, from 40 on in a transaction that is open."""
-
-    whole_log = Session.whole_log
-
-
 def first_or_end(self: KafkaAdmin, wanted: Mapping[Split, int]) -> Mapping[Split, OffsetAndTimestamp]:
+    """Of a log with records up to 100, from 40 on in a transaction that is open."""
     end = 40 if self._read_committed else 100
     return {split: OffsetAndTimestamp(0 if at == EARLIEST else end, None) for split, at in wanted.items()}
 
@@ -162,10 +165,10 @@ def test_records_of_an_open_transaction_are_waited_for_and_not_lost(
     fail: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KafkaAdmin, "list_offsets", first_or_end)
-    session = OpenTransaction(led_by(LEADER, 5), **{"kafka.isolation.level": "read_committed"})
+    session = ToldSession(led_by(LEADER, 5), **{"kafka.isolation.level": "read_committed"})
     session.refresh({"t"}, 1_000)
     # What is read up to the log's end does not wait for it.
-    assert session.log_ranges({SPLIT}) == {SPLIT: SplitRange(SPLIT, 0, 40)}
+    assert session.visible.log_ranges({SPLIT}) == {SPLIT: SplitRange(SPLIT, 0, 40)}
     group, patience = [WANTED], waited_for(2)
     recovery = Recovery(session, patience, fail_on_data_loss=fail)
     assert recovery.pause_stalled(group) is group

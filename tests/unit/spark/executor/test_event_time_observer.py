@@ -92,7 +92,9 @@ def test_late_rows_are_counted_by_how_far_they_are_behind_with_or_without_the_co
 @pytest.mark.parametrize(
     ("late_at", "micros"),
     [
-        pytest.param(1_764_500_000_000_000, 1_764_500_000_000_000, id="one producer wrote microseconds as milliseconds"),
+        pytest.param(
+            1_764_500_000_000_000, 1_764_500_000_000_000, id="one producer wrote microseconds as milliseconds"
+        ),
         pytest.param(1_764_500_000_000, -62_135_596_800_000_000, id="no date is the year 1"),
         pytest.param(MAX, -(2**63), id="all of time"),
     ],
