@@ -127,11 +127,6 @@ class CheckedCluster:
         """Settings of the topics whose settings may be read."""
         return self.admin.topic_settings(self.topics, SETTINGS)
 
-    @property
-    def dated_by_brokers(self) -> Set[str]:
-        """The topics whose records have the brokers' time."""
-        return {name for name, each in self.settings.items() if each.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME}
-
 
 # What time the brokers' clocks show: by records that are written to a topic whose brokers date them.
 
@@ -251,7 +246,8 @@ def _probed(cluster: CheckedCluster, topic: str) -> Mapping[int, Skew]:
 
 
 def _watched(cluster: CheckedCluster) -> Mapping[int, Skew]:
-    splits = {split for split in cluster.splits if split.log in cluster.dated_by_brokers}
+    by_brokers = {name for name, each in cluster.settings.items() if each.get(TIMESTAMP_TYPE) == LOG_APPEND_TIME}
+    splits = {split for split in cluster.splits if split.log in by_brokers}
     if not splits:
         return {}
     ends, before = _ends(cluster, splits)

@@ -35,8 +35,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
     if rows is not None:
         ranges = [newest(r, rows) for r in ranges]
     dated, undated = False, list[SplitRange]()
-    reader = range_reader(options, ())
-    for batch in reader.read([r for r in ranges if r.end > r.start], from_beginning=from_beginning):
+    for batch in range_reader(options, ()).read(ranges, from_beginning=from_beginning):
         times = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time
         dated = dated or len(times) > 0
         if batch.undated:

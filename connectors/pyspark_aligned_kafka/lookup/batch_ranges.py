@@ -68,8 +68,7 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
 
 def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
     """Return each split's offset as it is now; splits that are gone are left out."""
-    known = {split: position.offset for split, position in settled.items() if not isinstance(position, Earliest)}
-    offsets = {split: offset for split, offset in known.items() if offset is not None}
+    offsets = {s: at.offset for s, at in settled.items() if not isinstance(at, Earliest) and at.offset is not None}
     for kind, look_up in ((Earliest, lookup.earliest_positions), (Latest, lookup.end_positions)):
         wanted = {s for s, position in settled.items() if isinstance(position, kind) and s not in offsets}
         offsets.update(look_up(wanted) if wanted else {})
