@@ -57,7 +57,8 @@ class RangeRead:
                 pending = unfinished(self.recovery.find_leaders(pending))
                 continue
             group = next_group(with_leader, nodes, self.session.densities, most)
-            rest = [p for p in pending if p not in group]
+            chosen = set(group)
+            rest = [p for p in pending if p not in chosen]
             left = yield from self._drain(nodes[group[0].split], group)
             pending = [*unfinished(left), *rest]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
@@ -93,7 +93,7 @@ class Recovery:
         if not leaderless:
             return list(pending)
         latest = time.monotonic() - gone_after(self.patience.limit_s)
-        gone = [p for p in leaderless if self.absent_since.get(p.split, math.inf) <= latest]
+        gone = dict.fromkeys(p for p in leaderless if self.absent_since.get(p.split, math.inf) <= latest)
         if gone:
             return self._without(pending, gone)
         if len(leaderless) == len(pending):
@@ -215,7 +215,7 @@ class Recovery:
         _log.warning("%s; %d offsets are skipped because failOnDataLoss is false", text, position - pending.position)
         return pending.at(position)
 
-    def _without(self, pending: Sequence[Pending], gone: Sequence[Pending]) -> list[Pending]:
+    def _without(self, pending: Sequence[Pending], gone: Collection[Pending]) -> list[Pending]:
         others = {p.split.log: other for p in gone if (other := self._other_id(p)) is not None}
         if others and self.fail_on_data_loss:
             ids = listed(f"{log} had the id {self.ids[log]}, and has {other}" for log, other in others.items())

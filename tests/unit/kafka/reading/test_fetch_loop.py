@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 
 import pytest
 from kafka.errors import IncompatibleBrokerVersion
@@ -14,10 +15,11 @@ from pyspark_aligned_kafka.cluster.broker_errors import translated
 from pyspark_aligned_kafka.cluster.fetch_request import FetchLimits
 from pyspark_aligned_kafka.reading.connection import BrokerConnection, ResponseMemory
 from pyspark_aligned_kafka.reading.kept_sessions import Session
-from pyspark_aligned_kafka.reading.range_progress import Patience
+from pyspark_aligned_kafka.reading.range_progress import Patience, Pending
 from pyspark_aligned_kafka.reading.range_reader import RangeRead
 from pyspark_aligned_kafka.reading.recovery import Recovery
 from pyspark_aligned_kafka.records.decoding import RecordDecoder
+from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.errors import CorruptDataError, RefusedError, SourceError
 from watermark_source.planning.split import Split, SplitRange
 
@@ -46,6 +48,34 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, brokers
 
 
+def read_over(end: socket.socket) -> RangeRead:
+    session, patience = ConnectedSession(end), Patience(1_000)
+    return RangeRead(
+        session, RecordDecoder(("value",), batch_rows=10, batch_bytes=1_000, decompressed_limit=1_000),
+        FetchLimits(10, 1, 1_000, read_committed=False), patience, Recovery(session, patience, fail_on_data_loss=True),
+        client=SETTINGS, ids={}, epochs={},
+    )  # fmt: skip
+
+
+def test_ranges_of_ten_thousand_partitions_are_put_into_groups_soon(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups: list[list[Pending]] = []
+
+    def drain(_: RangeRead, node: int, group: list[Pending]) -> Generator[ReadBatch, None, list[Pending]]:
+        groups.append(group)
+        yield from ()
+        return []
+
+    monkeypatch.setattr(RangeRead, "_drain", drain)
+    wanted = [SplitRange(Split("t", number), 5, 10) for number in range(10_000)]
+    began = time.thread_time()
+    assert not list(read_over(ends[0]).run(wanted))
+    # Each range compared with each took one and a half.
+    assert time.thread_time() - began < 0.8
+    assert [each.range for group in groups for each in group] == wanted
+
+
 def partition(number: int, error: int) -> bytes:
     topic = struct.pack(">h", 1) + b"t"
     return struct.pack(">i", 1) + topic + struct.pack(">iihqqqiii", 1, number, error, 0, 0, 0, 0, -1, 0)
@@ -63,15 +93,9 @@ def test_an_answer_that_cannot_be_names_the_broker_and_is_the_last_from_there(
 ) -> None:
     ours, brokers = ends
     answer = struct.pack(">iihi", correlation, 0, 0, 0) + body
-    session, patience = ConnectedSession(ours), Patience(1_000)
-    read = RangeRead(
-        session, RecordDecoder(("value",), batch_rows=10, batch_bytes=1_000, decompressed_limit=1_000),
-        FetchLimits(10, 1, 1_000, read_committed=False), patience, Recovery(session, patience, fail_on_data_loss=True),
-        client=SETTINGS, ids={}, epochs={},
-    )  # fmt: skip
     brokers.sendall(struct.pack(">i", len(answer)) + answer)
     with pytest.raises(kind, match=message) as caught:
-        list(read.run([SplitRange(SPLIT, 3, 9)]))
+        list(read_over(ours).run([SplitRange(SPLIT, 3, 9)]))
     assert type(caught.value) is kind
     assert ours.fileno() == -1
 
