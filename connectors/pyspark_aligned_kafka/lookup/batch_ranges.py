@@ -46,7 +46,7 @@ class PositionLookup(Protocol):
 
 
 def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: PositionLookup) -> dict[Split, Settled]:
-    """Return the positions with timestamps looked up.
+    """Return the positions with timestamps looked up; where the policy has it, the end for those not reached yet.
 
     Raises:
         OptionError: no record is as new as a timestamp, and the policy has no other place to go.
@@ -63,14 +63,15 @@ def settle(policy: PositionPolicy, chosen: Mapping[Split, Position], lookup: Pos
             "has none of any time, begin there at the end with startingOffsetsByTimestampStrategy",
             example='startingOffsetsByTimestampStrategy = "latest"',
         )
-    return {**settled, **{s: Latest(ends.get(s)) if offset is None else At(offset) for s, offset in found.items()}}
+    offsets = {split: ends.get(split) if offset is None else offset for split, offset in found.items()}
+    return {**settled, **{split: At(offset) for split, offset in offsets.items() if offset is not None}}
 
 
 def offsets_of(settled: Mapping[Split, Settled], lookup: PositionLookup) -> dict[Split, int]:
     """Return each split's offset as it is now; splits that are gone are left out."""
-    offsets = {s: at.offset for s, at in settled.items() if not isinstance(at, Earliest) and at.offset is not None}
+    offsets = {split: position.offset for split, position in settled.items() if isinstance(position, At)}
     for kind, look_up in ((Earliest, lookup.earliest_positions), (Latest, lookup.end_positions)):
-        wanted = {s for s, position in settled.items() if isinstance(position, kind) and s not in offsets}
+        wanted = {split for split, position in settled.items() if isinstance(position, kind)}
         offsets.update(look_up(wanted) if wanted else {})
     return offsets
 
@@ -131,7 +132,7 @@ class BatchBounds:
     def late_ranges(self, splits: Set[Split], lookup: PositionLookup) -> list[OpenRange]:
         """Resolve both bounds of each split; earliest and latest stay late.
 
-        A time that no record has reached yet ends a range at latest, as in Spark.
+        A time that no record has reached yet ends a range where its log ends now, as in Spark.
 
         Raises:
             OptionError: an option does not list exactly the splits, no record is as new as a starting timestamp, or

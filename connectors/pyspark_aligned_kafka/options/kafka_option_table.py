@@ -116,8 +116,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
     point_in_time(
         name="endingTimestamp",
         kind=positions.from_time,
-        doc="Batch only. End each partition before its first record with this timestamp or a later one, or at latest "
-        "if there is none; in the forms of `startingTimestamp`. Takes precedence over `endingOffsetsByTimestamp` and "
+        doc="Batch only. End each partition before its first record with this timestamp or a later one, or where it "
+        "ends when the batch is planned; in the forms of `startingTimestamp`. Takes precedence over `endingOffsetsByTimestamp` and "
         "`endingOffsets`.",
     ),
     Option(

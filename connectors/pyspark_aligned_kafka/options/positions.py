@@ -142,9 +142,6 @@ class Earliest:
 class Latest:
     """The end offset at the time of the look-up."""
 
-    offset: int | None = None
-    """``None`` if it is not looked up yet."""
-
 
 @dataclass(frozen=True, slots=True)
 class At:

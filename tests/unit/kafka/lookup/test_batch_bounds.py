@@ -17,7 +17,8 @@ from pyspark_aligned_kafka.options.positions import (
 )
 from tests.unit.kafka.example_logs import LOGS, T0, T1, T2, Log, Logs
 from watermark_source.errors import OptionError, UnknownSplitError
-from watermark_source.planning.split import Split
+from watermark_source.planning.ranges_per_task import OpenPiece, bind
+from watermark_source.planning.split import Split, SplitRange
 from watermark_source.planning.watermark import Millis
 
 Rule = Everywhere | PerSplit
@@ -56,8 +57,15 @@ def test_offsets_and_times_are_fixed_and_words_are_late() -> None:
     assert read(bounds(start, end)) == [(11, 13, ""), (10, 10, "start"), (10, 10, "end")]
 
 
+def test_records_that_come_after_an_ending_time_was_looked_up_are_not_read() -> None:
+    reached = Logs({T0: Log((100, 150))})
+    (planned,) = bounds(None, Everywhere(at_time(200))).late_ranges({T0}, reached)
+    # One of that time, written before a task reads.
+    assert bind(OpenPiece(planned.range, planned), SplitRange(T0, 10, 13)) == SplitRange(T0, 10, 12)
+
+
 def test_a_range_ends_before_the_first_record_of_its_ending_time() -> None:
-    assert read(bounds(None, Everywhere(at_time(200)))) == [(10, 11, "start"), (10, 11, "both"), (10, 10, "both")]
+    assert read(bounds(None, Everywhere(at_time(200)))) == [(10, 11, "start"), (10, 11, "start"), (10, 10, "start")]
 
 
 def test_a_starting_time_nothing_has_reached_is_an_error_or_the_end_as_of_planning() -> None:
@@ -139,8 +147,8 @@ def test_an_empty_partition_has_nothing_between_any_times() -> None:
     start = per_split(at_time(100), at_time(50), at_time(2**60))
     assert read(bounds(start, Everywhere(at_time(200)), NoMatch.LATEST)) == [
         (10, 11, ""),
-        (10, 11, "end"),
-        (10, 10, "end"),
+        (10, 11, ""),
+        (10, 10, ""),
     ]
     late = per_split(at_time(100), at_time(2**60), at_time(2**60))
     with pytest.raises(OptionError, match="t-1 would begin at offset 11 and end at 10, which is before it"):
