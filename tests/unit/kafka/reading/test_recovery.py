@@ -44,8 +44,15 @@ class Brokers:
 class ToldSession(Session):
     """A session that hears these answers."""
 
-    def __init__(self, *answers: Metadata, logs: Mapping[int, tuple[int, int]] | None = None, **settings: str) -> None:
-        super().__init__(parse_settings({"kafka.bootstrap.servers": "localhost:1", **settings}))
+    def __init__(
+        self,
+        *answers: Metadata,
+        logs: Mapping[int, tuple[int, int]] | None = None,
+        isolation_level: str = "read_uncommitted",
+    ) -> None:
+        super().__init__(
+            parse_settings({"kafka.bootstrap.servers": "localhost:1", "kafka.isolation.level": isolation_level})
+        )
         self.told = Brokers(answers)
         self._brokers = self.told  # type: ignore[assignment]
         if logs is not None:
@@ -165,7 +172,7 @@ def test_records_of_an_open_transaction_are_waited_for_and_not_lost(
     fail: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KafkaAdmin, "list_offsets", first_or_end)
-    session = ToldSession(led_by(LEADER, 5), **{"kafka.isolation.level": "read_committed"})
+    session = ToldSession(led_by(LEADER, 5), isolation_level="read_committed")
     session.refresh({"t"}, 1_000)
     # What is read up to the log's end does not wait for it.
     assert session.visible.log_ranges({SPLIT}) == {SPLIT: SplitRange(SPLIT, 0, 40)}
