@@ -117,8 +117,8 @@ KAFKA_OPTIONS: tuple[Option, ...] = (
         name="endingTimestamp",
         kind=positions.from_time,
         doc="Batch only. End each partition before its first record with this timestamp or a later one, or where it "
-        "ends when the batch is planned; in the forms of `startingTimestamp`. Takes precedence over `endingOffsetsByTimestamp` and "
-        "`endingOffsets`.",
+        "ends when the batch is planned; in the forms of `startingTimestamp`. Takes precedence over "
+        "`endingOffsetsByTimestamp` and `endingOffsets`.",
     ),
     Option(
         name="endingOffsetsByTimestamp",
