@@ -20,7 +20,7 @@ from pyspark_aligned_kafka.client.settings import ClientSettings
 from pyspark_aligned_kafka.cluster.admin import KafkaAdmin
 from pyspark_aligned_kafka.cluster.broker_errors import OLDEST_KAFKA
 from pyspark_aligned_kafka.cluster.connections import Cluster
-from pyspark_aligned_kafka.cluster.metadata import Leader, Leaders, Metadata, Topic, metadata_request, read_metadata
+from pyspark_aligned_kafka.cluster.metadata import Leaders, Metadata, Topic, metadata_request, read_metadata
 from pyspark_aligned_kafka.cluster.retry import Deadline
 from pyspark_aligned_kafka.lookup.offsets import KafkaLogBounds
 from pyspark_aligned_kafka.reading import fetch
@@ -127,10 +127,10 @@ class Session:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._brokers = Brokers(settings)
-        self._leaders = Leaders()
-        self.visible = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders))
+        self.leaders = Leaders()
+        self.visible = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self.leaders))
         """Of what a reader sees."""
-        self.written = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self._leaders, read_committed=False))
+        self.written = KafkaLogBounds(KafkaAdmin(settings, self._brokers, self.leaders, read_committed=False))
         """Of that and of what is in open transactions."""
         self.read_committed = settings.read_committed
         self._connections: dict[int, BrokerConnection] = {}
@@ -146,13 +146,9 @@ class Session:
         """Brokers whose quotas have been logged."""
         self._left_at = time.monotonic()
 
-    def leader(self, split: Split) -> Leader | None:
-        """Return the leader of a split; ``None`` if it is unknown."""
-        return self._leaders.of(split)
-
     def node_of(self, split: Split) -> int | None:
         """Return the broker to read a split from; ``None`` if it is unknown."""
-        leader = self.leader(split)
+        leader = self.leaders.of(split)
         return self.replicas.get(split, None if leader is None else leader.node)
 
     def other_id(self, split: Split, expected: str | None) -> str | None:
@@ -168,7 +164,7 @@ class Session:
     def forget(self, split: Split, node: int) -> None:
         """Forget a broker as the one to read a split from. Another broker that is known to lead it remains."""
         if self.node_of(split) == node:
-            self._leaders.doubt({split})
+            self.leaders.doubt({split})
             self.replicas.pop(split, None)
 
     def refresh(
@@ -181,7 +177,7 @@ class Session:
         """
         metadata = self._brokers.metadata(topics, limit_ms, anyone=anyone, doubted=doubted)
         self._topics |= {**metadata.topics, **dict.fromkeys(metadata.unknown)}
-        self._leaders.learn(metadata.topics)
+        self.leaders.learn(metadata.topics)
 
     def connection(self, node: int, limit_ms: int) -> BrokerConnection:
         """Return the connection to a broker, a new one if none is reusable; raises ``SourceError`` subclasses."""

@@ -100,7 +100,7 @@ class RangeRead:
     def _send(self, connection: BrokerConnection, group: Sequence[Pending]) -> None:
         wanted = []
         for pending in group:
-            leader = self.session.leader(pending.split)
+            leader = self.session.leaders.of(pending.split)
             most = fetch_bytes(pending, self.session.densities, self.client.values["max.partition.fetch.bytes"])
             wanted.append(Wanted(pending.split, None if leader is None else leader.epoch, pending.position, most))
         named = {pending.split.log for pending in group} - self.ids.keys()

@@ -167,9 +167,9 @@ class Recovery:
         if self.patience.spent_s - self.patience.checked_at_s < _LOG_CHECK_S:
             return group
         self.patience.checked_at_s = self.patience.spent_s
-        before = [self.session.leader(p.split) for p in group]
+        before = [self.session.leaders.of(p.split) for p in group]
         self._doubt_leaders(group)
-        if [self.session.leader(p.split) for p in group] != before:
+        if [self.session.leaders.of(p.split) for p in group] != before:
             return list(group)
         checked = [self._within_log(p) or p for p in group]
         return group if checked == group else checked

@@ -66,7 +66,7 @@ class AsLeadersShow(KafkaLogBounds):
         self._session, self._logs = session, logs
 
     def log_ranges(self, splits: Set[Split]) -> Mapping[Split, SplitRange]:
-        leaders = {split: leader for split in splits if (leader := self._session.leader(split)) is not None}
+        leaders = {split: leader for split in splits if (leader := self._session.leaders.of(split)) is not None}
         return {split: SplitRange(split, *self._logs[leader.node]) for split, leader in leaders.items()}
 
 
