@@ -31,9 +31,7 @@ def event_times(given: Mapping[str, str], rows: int | None) -> Iterator[SplitEve
     options = kafka_options.parse(without).with_undated(WithoutTime.NULL)
     found = KafkaBatch.of(options).late_ranges()
     from_beginning = frozenset(late.range.split for late in found if late.late_start)
-    ranges = [late.range for late in found]
-    if rows is not None:
-        ranges = [newest(r, rows) for r in ranges]
+    ranges = [late.range if rows is None else newest(late.range, rows) for late in found]
     dated, undated = False, list[SplitRange]()
     for batch in range_reader(options, ()).read(ranges, from_beginning=from_beginning):
         times = batch.event_time.drop_null() if batch.event_time.null_count else batch.event_time

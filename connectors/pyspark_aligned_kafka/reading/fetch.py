@@ -183,10 +183,8 @@ class Step(NamedTuple):
     left: list[Pending]
     """The ranges to fetch after the stretches are delivered, in the order of the next request."""
     troubles: dict[Split, Trouble]
-    redirections: dict[Split, int]
-    """The replicas named with ``Trouble.REDIRECTED``."""
-    later: dict[Split, int]
-    """The epochs of the records with ``Trouble.REPLACED``."""
+    named: dict[Split, int]
+    """With ``Trouble.REDIRECTED`` the replica, with ``Trouble.REPLACED`` the epoch of the records."""
     moved: bool
     """Whether any position moved."""
 
@@ -203,11 +201,10 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
     after = dict(requested)
     if response.error:
         first = Fetched(group[0].split, response.error, None, None, 0, 0)
-        return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, {}, moved=False)
+        return Step([], list(group), dict.fromkeys(requested, _trouble(first, group[0].position)), {}, moved=False)
     stretches: list[Stretch] = []
     troubles: dict[Split, Trouble] = {}
-    redirections: dict[Split, int] = {}
-    later: dict[Split, int] = {}
+    named: dict[Split, int] = {}
     for fetched in response.partitions:
         if (pending := requested.pop(fetched.split, None)) is None:
             raise CorruptDataError(
@@ -217,20 +214,20 @@ def examine(group: Sequence[Pending], data: Bytes, response: FetchResponse) -> S
             troubles[fetched.split] = _trouble(fetched, pending.position)
         elif fetched.preferred_replica is not None and fetched.start == fetched.stop:
             troubles[fetched.split] = Trouble.REDIRECTED
-            redirections[fetched.split] = fetched.preferred_replica
+            named[fetched.split] = fetched.preferred_replica
         else:
             surveyed = survey(
                 fetched.split, data, fetched.start, fetched.stop, newest=pending.newest, before=pending.range.end
             )
             if surveyed.later is not None:
                 troubles[fetched.split] = Trouble.REPLACED
-                later[fetched.split] = surveyed.later
+                named[fetched.split] = surveyed.later
             if surveyed.next_offset is not None:
                 stretches.append(Stretch(pending, fetched, surveyed.batches, surveyed.next_offset))
                 after[fetched.split] = pending.at(surveyed.next_offset)
     left = starved_first(group, unfinished(after.values()))
     moved = any(after[pending.split].position > pending.position for pending in group)
-    return Step(stretches, left, troubles, redirections, later, moved)
+    return Step(stretches, left, troubles, named, moved)
 
 
 def _trouble(fetched: Fetched, position: int) -> Trouble:

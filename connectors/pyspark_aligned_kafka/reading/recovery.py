@@ -128,10 +128,10 @@ class Recovery:
                 moved += [pending] if resumed is None else []
                 left += [] if resumed is None else [resumed]
             elif trouble is Trouble.REPLACED:
-                left.append(self._without_replaced(pending, step.later[pending.split]))
+                left.append(self._without_replaced(pending, step.named[pending.split]))
             else:
                 if trouble is Trouble.REDIRECTED:
-                    self.session.replicas[pending.split] = step.redirections[pending.split]
+                    self.session.replicas[pending.split] = step.named[pending.split]
                 left.append(pending)
         if moved:
             problem = ResponseTimeoutError(f"broker {node} does not serve {_names(moved)}")

@@ -46,8 +46,8 @@ def test_records_of_a_later_epoch_within_a_range_were_not_planned() -> None:
     planned = [pending._replace(newest=4) for pending in GROUP]
     early, late, behind = (batch(base, [Rec(i) for i in range(4)], epoch=e) for base, e in ((10, 4), (14, 6), (20, 6)))
     made = step((0, early + late, 0, None), (1, late, 0, None), (2, early + behind, 0, None), group=planned)
-    assert made.later == {planned[0].split: 6, planned[1].split: 6}
-    assert made.troubles == dict.fromkeys(made.later, Trouble.REPLACED)
+    assert made.named == {planned[0].split: 6, planned[1].split: 6}
+    assert made.troubles == dict.fromkeys(made.named, Trouble.REPLACED)
     assert [(each.split.number, each.position) for each in made.left] == [(1, 10), (0, 14)]
     assert not step((0, early + late, 0, None)).troubles, "where no epoch is known, none is expected"
 
@@ -87,7 +87,7 @@ def test_an_error_that_cannot_be_cured_is_raised_with_its_place(error: int, kind
 
 def test_a_leader_can_name_a_replica_to_read_from() -> None:
     made = step((0, b"", 0, 7))
-    assert (made.troubles, made.redirections) == ({Split("t", 0): Trouble.REDIRECTED}, {Split("t", 0): 7})
+    assert (made.troubles, made.named) == ({Split("t", 0): Trouble.REDIRECTED}, {Split("t", 0): 7})
     assert not step((0, batch_of(10, 1), 0, 7)).troubles, "records come first"
 
 

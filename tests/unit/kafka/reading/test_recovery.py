@@ -129,7 +129,7 @@ def test_a_read_that_stalls_asks_others_who_leads(cut_off: ToldSession) -> None:
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_log_is_not_truncated_because_a_broker_that_is_cut_off_says_so(cut_off: ToldSession, fail: bool) -> None:
     recovery = Recovery(cut_off, Patience(120_000), fail_on_data_loss=fail)
-    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, {}, moved=False)
+    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, moved=False)
     assert recovery.resolve(CUT_OFF, step) == [WANTED]
     assert cut_off.node_of(SPLIT) == LEADER
 
@@ -137,7 +137,7 @@ def test_a_log_is_not_truncated_because_a_broker_that_is_cut_off_says_so(cut_off
 def test_a_log_is_truncated_if_who_leads_by_the_word_of_others_says_so() -> None:
     session = ToldSession(led_by(CUT_OFF, 4), led_by(LEADER, 5), logs={CUT_OFF: (0, 30), LEADER: (0, 40)})
     session.refresh({"t"}, 1_000)
-    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, {}, moved=False)
+    step = Step([], [WANTED], {SPLIT: Trouble.OUT_OF_RANGE}, {}, moved=False)
     with pytest.raises(DataLossError, match=r"offsets 40 to 100 .* ends at 40: the log was truncated"):
         Recovery(session, Patience(120_000), fail_on_data_loss=True).resolve(CUT_OFF, step)
     left = Recovery(session, waited_for(2), fail_on_data_loss=False).pause_stalled([WANTED])
@@ -146,7 +146,7 @@ def test_a_log_is_truncated_if_who_leads_by_the_word_of_others_says_so() -> None
 
 def test_records_that_were_replaced_since_they_were_planned_are_a_loss(caplog: pytest.LogCaptureFixture) -> None:
     session = ToldSession(led_by(LEADER, 7))
-    step = Step([], [WANTED], {SPLIT: Trouble.REPLACED}, {}, {SPLIT: 7}, moved=False)
+    step = Step([], [WANTED], {SPLIT: Trouble.REPLACED}, {SPLIT: 7}, moved=False)
     logged = r"offsets 40 to 100 \(exclusive\) that a batch was planned to read are gone: the leader of epoch 7"
     with pytest.raises(DataLossError, match=logged):
         Recovery(session, Patience(120_000), fail_on_data_loss=True).resolve(LEADER, step)
