@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass
 from uuid import UUID
@@ -14,11 +13,7 @@ from pyspark_aligned_kafka.client.kept_schemas import version_of
 from pyspark_aligned_kafka.client.schema_registry import RegisteredSchema, SchemaRegistry
 from pyspark_aligned_kafka.records.avro_cells import DEPTH, Fault, read_all
 from pyspark_aligned_kafka.records.avro_resolver import Resolver, UnresolvableError
-from pyspark_aligned_kafka.records.avro_schema import (
-    members_alone,
-    spark_type,
-    type_of,
-)
+from pyspark_aligned_kafka.records.avro_schema import AvroType, members_alone, spark_type, type_of
 from pyspark_aligned_kafka.records.avro_unshared import unshared
 from pyspark_aligned_kafka.records.json_members import Misplaced
 from pyspark_aligned_kafka.records.payload import (
@@ -50,8 +45,13 @@ class AvroSchema:
     """Texts of the schemas that it refers to."""
     registry: SchemaRegistry | None
     """Used where values are behind the ids of their schemas."""
-    member: bool = False
-    """Whether it has no other member than one, behind which nothing of a value is looked at."""
+    paths: Paths = ()
+    """The members of it that are read; empty: all. Behind a single one nothing of a value is looked at."""
+
+    def types(self) -> tuple[AvroType, AvroType]:
+        """Return what values without an id are written with, and what is read of them."""
+        whole = type_of(self.text, self.references)
+        return whole, members_alone(whole, self.paths)
 
 
 def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -> PayloadSchema:
@@ -73,16 +73,13 @@ def avro_schema(text: str, registry: SchemaRegistry | None, paths: Paths = ()) -
             if found.kind != "AVRO":
                 raise ValueError(f"its type is {shortened(found.kind)}, not AVRO")
             text, references = found.text, found.references
-        reader = type_of(text, references)
-        if (alone := members_alone(reader, paths)) is not None:
-            text, references = json.dumps(alone), ()
-            reader = type_of(text)
-        kind = spark_type(reader)
+        definition = AvroSchema(text, references, registry, paths)
+        kind = spark_type(definition.types()[1])
     except SchemaError as error:
         raise ValueError(str(error)) from None
     except RecursionError:
         raise ValueError("its types contain each other too deeply, a thousand of them") from None
-    return PayloadSchema(kind, AvroSchema(text, references, registry, member=alone is not None and len(paths) == 1))
+    return PayloadSchema(kind, definition)
 
 
 class _Resolution:
@@ -93,8 +90,9 @@ class _Resolution:
 
     def __init__(self, definition: AvroSchema, field: str, columns: CellColumns) -> None:
         self._definition, self._field = definition, field
-        self._reader = type_of(definition.text, definition.references)
-        self.resolver = Resolver(self._reader, columns.children, to_member=definition.member)
+        self._whole, self._reader = definition.types()
+        to_member = self._reader is not self._whole and len(definition.paths) == 1
+        self.resolver = Resolver(self._reader, columns.children, to_member=to_member)
         self.resolver.reasons += first_reasons(definition.registry)
         self._entries: dict[tuple[int | UUID, RegisteredSchema | str], int] = {}
         """By schemas, and by the texts of errors where there is none."""
@@ -114,10 +112,10 @@ class _Resolution:
             return self._code, self._constants
 
     def own_entry(self) -> int:
-        """Return the entry of values of the reader's own schema."""
+        """Return the entry of values without an id."""
         with self._lock:
             if self._own is None:
-                self._own = self.resolver.entry(self._reader)
+                self._own = self.resolver.entry(self._whole)
             return self._own
 
     def entry(self, number: int | UUID, schema: RegisteredSchema | SchemaError) -> int:

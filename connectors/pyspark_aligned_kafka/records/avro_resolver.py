@@ -142,7 +142,7 @@ class Resolver:
         if len(values) == 1:
             return self._resolve(writer, values[0], node, where)
         if (number := number_of(values)) is not None:
-            return self._number(writer, number, node, is_float=False)
+            return self._number(writer, number, node, is_float=values[place].kind == "float")
         nodes = self._children[node]
         inner = self._resolve(writer, values[place], nodes[place], where)
         others = [each for number, each in enumerate(nodes) if number != place]

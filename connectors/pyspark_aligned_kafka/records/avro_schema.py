@@ -169,15 +169,20 @@ def _parsed(text: str) -> Json:
     return schema
 
 
-def members_alone(schema: AvroType, paths: Paths) -> Json | None:
-    """Return a schema with no more than the members at some paths; ``None`` if it is to be read as a whole.
+def members_alone(schema: AvroType, paths: Paths) -> AvroType:
+    """Return a schema with no more than the members at some paths, or itself if it is to be read as a whole.
 
-    That is where a path ends before or behind a member with one value, or goes through a union of several types.
+    That is without paths, and where one ends before or behind a member with one value, or goes through a union of
+    several types.
     """
-    if not paths:
-        return None
+    alone = _members_alone(schema, paths) if paths else None
+    # Each type is where it is used: one may be in two places, with other members.
+    return schema if alone is None else AvroType(NamedTypes(None, ()), alone, "")
+
+
+def _members_alone(schema: AvroType, paths: Paths) -> Json | None:
     if schema.kind == "union":
-        inner = members_alone(schema.values[0], paths) if len(schema.values) == 1 else None
+        inner = _members_alone(schema.values[0], paths) if len(schema.values) == 1 else None
         return None if inner is None else ["null" if each.kind == "null" else inner for each in schema.branches]
     # Types have their full names: what is around them is left out.
     named = {**schema.json, "name": schema.name, "namespace": ""} if schema.name else schema.json
@@ -187,7 +192,7 @@ def members_alone(schema: AvroType, paths: Paths) -> Json | None:
     if len(fields) < len({path[:1] for path in paths}):
         return None
     kinds = [
-        members_alone(schema.inner(field["type"]), tuple(path[1:] for path in paths if path[0] == field["name"]))
+        _members_alone(schema.inner(field["type"]), tuple(path[1:] for path in paths if path[0] == field["name"]))
         for field in fields
     ]
     if None in kinds:

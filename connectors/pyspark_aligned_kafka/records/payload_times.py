@@ -18,7 +18,7 @@ _MOMENT = re.compile(
 _DAYS = re.compile(r"[+-]?\d+")
 _OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::([0-9]{2})(?::([0-9]{2}))?|([0-9]{2})([0-9]{2})?)?")
 _REGION = re.compile(r"[A-Za-z][A-Za-z0-9~/._+-]+")
-_NOT_OF_JAVA = ("posix", "right", "localtime", "Factory", "leap", "tzdata", "zone", "iso3166")
+_NOT_OF_JAVA = ("posix", "right", "localtime", "Factory", "leap", "tzdata", "zone", "iso3166", "ROC")
 _SHORT_IDS = {
     "ACT": "Australia/Darwin", "AET": "Australia/Sydney", "AGT": "America/Argentina/Buenos_Aires",
     "ART": "Africa/Cairo", "AST": "America/Anchorage", "BET": "America/Sao_Paulo", "BST": "Asia/Dhaka",
@@ -54,7 +54,7 @@ def day_of_text(text: str) -> int | None:
         if found is not None:
             sign, year, month, day = found.groups()
             days = days_from_civil(-int(year) if sign == "-" else int(year), int(month or 1), int(day or 1))
-            if days is not None:
+            if days is not None and -(2**31) <= days < 2**31:
                 return days
     # The days themselves, as Spark 1.5 wrote them.
     if _DAYS.fullmatch(text) is None or len(text) > 20 or not -(2**31) <= int(text) < 2**31:
@@ -128,7 +128,8 @@ def offset_of(zone: str, local_seconds: int) -> int | None:
     if region is None:
         return None
     year = 1970 + local_seconds // 31_556_952
-    cycles = 0 if 1_000 <= year < 2_400 else (year - 2_000) // _CYCLE_YEARS if year >= 2_400 else (year - 1_000) // 400
+    # Not to years whose offsets are history: those from 2400 on have the last rules, those before 1000 the first.
+    cycles = min((year - 1_000) // _CYCLE_YEARS, 0) + max((year - 2_400) // _CYCLE_YEARS, 0)
     local = datetime(1970, 1, 1) + timedelta(  # noqa: DTZ001 - a local time
         seconds=local_seconds - cycles * _CYCLE_DAYS * 86_400
     )

@@ -94,8 +94,8 @@ _A_NULL, _A_VALUE, _AN_ESCAPED, _A_TEXT = map(int, Cell)
 def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word, Word]:
     """Return the digits of a JSON number as one number without sign, its power of ten, and how many digits count.
 
-    With more than eighteen that count the first two are of no use. The last is whether it is written as an integer,
-    without a fraction or an exponent.
+    With more than eighteen that count the first two are of no use; of nineteen the first is negative if it overflows.
+    The last is whether it is written as an integer, without a fraction or an exponent.
     """
     value, power, count = np.int64(0), np.int64(0), np.int64(0)
     fraction, exponent = False, False
@@ -116,7 +116,7 @@ def _plain_number(data: Word, at: Word, end: Word) -> tuple[Word, Word, Word, Wo
                 at += 1
             power += -written if down else written
             break
-        if count < _MOST_DIGITS:
+        if count <= _MOST_DIGITS:
             value = value * 10 + c - _ZERO
         count += count > 0 or c != _ZERO
         power -= fraction
@@ -257,7 +257,7 @@ def _number(to: Word, data: Word, at: Word, end: Word, node: Word) -> Word:  # n
     cell, size, state = at, end - at, np.int64(_A_VALUE)
     if kind in (_INTEGER, _TIMESTAMP):
         cell = -value if negative else value
-        if not is_integer or count > _MOST_DIGITS:
+        if not is_integer or count > _MOST_DIGITS + 1 or value < 0:
             return np.int64(_UNUSUAL)
         if kind == _INTEGER:
             if not node_value(to, node, LOWEST) <= cell <= node_value(to, node, HIGHEST):

@@ -18,7 +18,7 @@ from pyspark_aligned_kafka.records.avro_columns import avro_schema
 from pyspark_aligned_kafka.records.avro_schema import type_of
 from pyspark_aligned_kafka.records.payload import PayloadReader
 from tests.avro_examples import encoded, message
-from tests.avro_pairs import Pairs, decoded, has_column, reader_of
+from tests.avro_pairs import OneSchema, Pairs, decoded, has_column, reader_of
 from tests.payload_documents import block_by, values_of
 from tests.schema_registry import Registry, forget_schemas, schema_registry
 from watermark_source.errors import PayloadError, ResponseTimeoutError
@@ -498,6 +498,13 @@ def test_a_moment_has_the_unit_of_its_writer_and_a_decimal_its_scale(
     with schema_registry({"/schemas/ids/20": {"schema": json.dumps(written)}}) as server:
         found = block_by(reader_of(json.dumps(read), client(server)), [message(20, b"\x0a\x02\x01")])
     assert values_of(found.column) == [row]
+
+
+def test_an_integer_in_a_union_of_float_and_double_is_the_first_of_them() -> None:
+    for read, value in ((["float", "double"], "16777216.0"), (["double", "null", "float"], "16777217.0")):
+        registry = OneSchema.of_text(json.dumps(record(("a", "int"))))
+        found = block_by(reader_of(json.dumps(record(("a", read))), registry), [message(1, b"\x82\x80\x80\x10")])
+        assert values_of(found.column) == [{"a": value}]
 
 
 TIMES = [

@@ -16,7 +16,7 @@ from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from tests.avro_examples import Example, encoded, examples, message
 from tests.examples_by_day import at_least
-from tests.member_times import Schemas, avro_times
+from tests.member_times import MemberTimes, Schemas, avro_times, times_choice
 from tests.payload_documents import block_by
 from watermark_source.errors import EventTimeError, OptionError
 
@@ -93,6 +93,25 @@ def test_moments_are_what_schema_and_format_say(kind: Any, value: Any, written: 
     plain = json.loads(json.dumps(kind).replace('"logicalType"', '"was"'))
     times = avro_times("at", one_field(kind), eventTimeFormat=written)
     assert times(message(1, encoded(one_field(plain), {"at": value}))) == [micros]
+
+
+@pytest.mark.parametrize("framing", ["", "none"])
+def test_values_without_an_id_are_read_by_the_whole_schema(framing: str) -> None:
+    """Of which no more than the member is decoded, but each field is there."""
+    with_registry = {"schemaRegistry": "http://registry:8081", "valueFraming": framing} if framing else {}
+    choice = times_choice("at", valueFormat="avro", valueSchema=json.dumps(ORDER), **with_registry)
+    values = [encoded(ORDER, {**ONE, "at": at}) for at in (5, -6)]
+    assert MemberTimes(choice)(*values, b"\n") == [5, -6, None]
+
+
+def test_two_members_may_be_in_records_of_one_name() -> None:
+    row = {"type": "record", "name": "Row", "fields": [{"name": name, "type": "long"} for name in ("id", "made", "at")]}
+    fields = [{"name": "before", "type": ["null", row]}, {"name": "after", "type": ["null", "Row"]}]
+    schema = {"type": "record", "name": "Change", "namespace": "shop", "fields": fields}
+    times = avro_times("after.at or value:$.before.made", schema, eventTimeFormat="seconds")
+    found = {"id": 1, "made": 2, "at": 3}
+    changes = [{"before": before, "after": after} for before, after in ((None, found), (found, None), (None, None))]
+    assert times(*(message(1, encoded(schema, change)) for change in changes)) == [3_000_000, 2_000_000, None]
 
 
 def test_a_member_may_be_of_several_types() -> None:
@@ -265,10 +284,9 @@ def test_a_value_that_begins_with_a_zero_byte_by_chance_has_no_time_and_the_othe
 def test_a_column_of_the_same_schema_is_read_to_its_end() -> None:
     """A process resolves a writer's schema once for each reader's: here for two, of one text."""
     text = json.dumps({**one_field("long"), "namespace": ""})
-    found = avro_schema(text, None, (("at",),))
-    assert found.definition.text == text
+    found = avro_schema(text, None)
     whole = Schemas.of_ids({1: one_field("long")})
-    definitions = [replace(found.definition, registry=whole, member=member) for member in (True, False)]
+    definitions = [replace(found.definition, registry=whole, paths=paths) for paths in ((("at",),), ())]
     both = [payload_reader(PayloadChoice(found.type, "avro", each, framed=True)) for each in definitions]
     value = message(1, b"\2and more")
     assert [block_by(each, [value]).malformed for each in both] == [0, 1]

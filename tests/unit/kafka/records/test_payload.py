@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from pyspark_aligned_kafka.records.payload import PayloadChoice
 from pyspark_aligned_kafka.records.payload_columns import JsonReader
-from pyspark_aligned_kafka.records.payload_exact import java_double
+from pyspark_aligned_kafka.records.payload_exact import ExactReader, java_double
 from pyspark_aligned_kafka.records.payload_formats import payload_reader
 from pyspark_aligned_kafka.records.payload_schema import parse_schema
 from pyspark_aligned_kafka.records.payload_times import day_of_text, moment_of_text
@@ -72,6 +73,10 @@ READ: list[tuple[bytes | None, dict[str, Any] | None]] = [
     (b'{"d":-0e-5}', {"d": "-0.0"}),
     (b'{"da":"2026-11-27"}', {"da": 20784}),
     (b'{"da":"0001-01-01"}', {"da": -719162}),
+    (b'{"da":"5881580-07-11"}', {"da": 2**31 - 1}),
+    (b'{"da":"-5877641-06-23"}', {"da": -(2**31)}),
+    (b'{"da":"9999999"}', {"da": 9999999}),
+    (b'{"l":-9223372036854775808}', {"l": -(2**63)}),
     (b'{"z":' + b"[" * 999 + b"]" * 999 + b',"i":1}', {"i": 1}),
 ]  # fmt: skip
 # Bad: what Spark keeps, and the document.
@@ -82,6 +87,11 @@ BAD: list[tuple[bytes, dict[str, Any]]] = [
     (b'{"i":1,"i":"x"}', {"i": 1}),
     (b'{"i":"x","l":2}', {"l": 2}),
     (b'{"i":2147483648,"l":2}', {"l": 2}),
+    (b'{"l":9223372036854775808,"i":2}', {"i": 2}),
+    (b'{"l":-9999999999999999999,"i":2}', {"i": 2}),
+    (b'{"l":18446744073709551617,"i":2}', {"i": 2}),
+    (b'{"da":"5881580-07-12","l":2}', {"l": 2}),
+    (b'{"da":"-5877641-06-22","l":2}', {"l": 2}),
     (b'{"i":1.0,"l":2}', {"l": 2}),
     (b'{"i":"","l":2}', {"l": 2}),
     (b'{"b":"true","l":2}', {"l": 2}),
@@ -232,6 +242,32 @@ def test_a_huge_exponent_costs_no_time() -> None:
     assert row(b'{"dec":1e-400000000,"l":1}') == {"l": 1, "dec": Decimal("0.00")}
 
 
+def test_whole_numbers_of_64_bits_are_plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ids and nanoseconds have nineteen digits, and the exact reader takes twenty times as long."""
+    monkeypatch.delattr(ExactReader, "read")
+    numbers = [2**63 - 1, 1 - 2**63, 10**18, 1_764_244_800_123_456_789]
+    found = values_of(decoded("l BIGINT", [b'{"l":%d}' % number for number in numbers]))
+    assert found == [{"l": number} for number in numbers]
+
+
+def test_the_memory_for_base64_is_a_few_times_that_of_its_text() -> None:
+    document = b"{'bin':'" + b"QUJD" * 250_000 + b"'}"
+    tracemalloc.start()
+    try:
+        (found,) = values_of(decoded("bin BINARY", [document]))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == {"bin": b"ABC" * 250_000}
+    assert most < 20 * len(document)
+
+
+def test_a_long_text_is_read_whatever_is_beside_it() -> None:
+    text = b"x" * 20_000_001
+    for document in (b'{"s":"%s"}' % text, b"{'s':'%s'}" % text):
+        assert values_of(decoded("s STRING", [document])) == [{"s": text}]
+
+
 def test_long_lists_have_room() -> None:
     long = b"[" + b",".join(b"%d" % number for number in range(50_000)) + b"]"
     (found,) = values_of(
@@ -292,7 +328,9 @@ def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
     ("text", "micros"),
     [("2026-07-01T12:00:00", 1782900000000000), ("2026-03-29T02:30:00", 1774747800000000),
      ("2026-10-25T02:30:00", 1792888200000000), ("1800-01-01", -5364665608000000), ("12:00", None),
-     ("T12:00", None), ("2026-11-27T12:00:00GMT", 1795780800000000), ("300000-01-01", None)],
+     ("T12:00", None), ("2026-11-27T12:00:00GMT", 1795780800000000), ("300000-01-01", None),
+     ("2400-08-23T20:29:49 Pacific/Apia", 13589796589000000), ("2400-08-30T19:02:52 Europe/Moscow", 13590432172000000),
+     ("2401-03-28T20:46:00 America/New_York", 13608607560000000), ("2026-11-27T12:00:00 ROC", None)],
 )  # fmt: skip
 def test_a_time_without_a_zone_is_in_that_of_the_option(text: str, micros: int | None) -> None:
     assert moment_of_text(text, "Europe/Berlin") == micros
