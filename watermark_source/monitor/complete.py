@@ -11,6 +11,7 @@ from watermark_source.errors import SourceError, UserError, reason_of
 from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.window_facts import time_text
+from watermark_source.publishing.database import shown
 from watermark_source.publishing.mark import Holder
 from watermark_source.publishing.places import holder_at
 
@@ -57,7 +58,7 @@ def complete(
         else:
             state = state_of(holder, end)
             if is_last or state is Completeness.COMPLETE:
-                out.write(f"{_sentence(place, end, holder, state)}\n")
+                out.write(f"{_sentence(shown(place), end, holder, state)}\n")
                 return state
         sleep(max(0.0, min(_POLL_S, until - time.monotonic())))
 

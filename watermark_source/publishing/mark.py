@@ -73,7 +73,7 @@ def decoded(text: str | bytes, where: str) -> Mark | None:
     """
     try:
         found = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, Mapping) or type(found.get(_KEY)) is not int or "writer" not in found:
         return None

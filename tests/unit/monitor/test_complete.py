@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.monitor.example_status import checkpoint
 from watermark_source.command_line import main
+from watermark_source.monitor import complete
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.folder import Folder, write
 from watermark_source.publishing.mark import Mark
@@ -25,6 +26,14 @@ def mark(table: Path, at: int | None, *, writer: str = "hourly", **fields: objec
         writer=writer, query="q", batch=3, watermark=None if at is None else Millis(at), checkpoint=f"{table}/none"
     )  # fmt: skip
     write(Folder.at(table), f"{writer}.run.json", replace(made, **fields))  # type: ignore[arg-type]
+
+
+def test_a_password_in_the_url_of_a_database_is_in_no_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete, "holder_at", lambda *_: None)
+    assert main(["complete", "mysql+pymysql://user:hunter2@host/shop?password=hunter2#counts", "--until", AT_NOON]) == 2
+    assert capsys.readouterr().out.startswith("mysql+pymysql://host/shop#counts: no writer has stated anything; ")
 
 
 def run(capsys: pytest.CaptureFixture[str], place: Path, *more: str) -> tuple[int, str]:
