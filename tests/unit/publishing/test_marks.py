@@ -328,10 +328,11 @@ class Logs:
         self.root = root
         self.log = SinkLog(Folder.at(root / "table"), Folder.at(root / "checkpoint"))
 
-    def planned(self, number: int, at: float) -> None:
+    def planned(self, number: int, at: float, *, clock_ahead: float = 0.0) -> None:
         folder = self.root / "checkpoint" / "offsets"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / str(number)).write_text(f'v1\n{{"batchTimestampMs":{round(at * 1_000)}}}\n{{}}')
+        (folder / str(number)).write_text(f'v1\n{{"batchTimestampMs":{round((at + clock_ahead) * 1_000)}}}\n{{}}')
+        os.utime(folder / str(number), (at, at))
 
     def written(self, name: str, at: float) -> None:
         folder = self.root / "table" / "_spark_metadata"
@@ -365,6 +366,26 @@ def test_batches_of_a_file_sink_are_those_of_the_query_that_planned_them(tmp_pat
     logs.planned(14, 115)
     with pytest.raises(UsageError, match=r"passes over batches .* has batch 14 of another"):
         logs.log.need_own(14)
+
+
+def test_a_driver_whose_clock_is_ahead_of_the_file_systems_is_not_taken_for_another_query(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.planned(0, 100, clock_ahead=30)
+    logs.written("0", 100.5)
+    logs.log.need_own(0)
+    # One that is ahead hides no entry of an earlier query.
+    logs.planned(1, 200, clock_ahead=30)
+    logs.written("1", 150)
+    with pytest.raises(UsageError, match=r"passes over batches .* has batch 1 of another"):
+        logs.log.need_own(1)
+
+
+def test_a_copied_checkpoint_is_not_taken_for_another_query(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.planned(0, 100)
+    logs.written("0", 100.5)
+    os.utime(tmp_path / "checkpoint" / "offsets" / "0")
+    logs.log.need_own(0)
 
 
 @pytest.mark.parametrize("planned", [0, 1, 3], ids=["none", "some", "more than the earlier one"])
