@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
+from operator import itemgetter
 
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.publishing.folder import Folder
@@ -14,6 +17,8 @@ from watermark_source.publishing.mark import Mark, decoded
 
 _LOG = "_delta_log"
 _MOST_KEPT = 100_000
+_AT_ONCE = 32
+"""Commits that are read at once: a month of them, one a minute, would take an object store half an hour."""
 
 
 def marks_in_commits(folder: Folder) -> Iterator[Mark]:
@@ -23,12 +28,17 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     writers, the newest of which keeps it: of one query only a new checkpoint has another id, and that
     before it does not come back.
     """
-    times, marks = folder.times(_LOG), list[Mark]()
-    for name in sorted(times):
-        if name.removesuffix(".json").isdecimal() and name.endswith(".json"):
-            mark = _of_commit(folder, name, times[name])
-            if mark is not None:
-                marks.append(mark)
+    times = folder.times(_LOG)
+    names = sorted(name for name in times if name.removesuffix(".json").isdecimal() and name.endswith(".json"))
+    parts = min(_AT_ONCE, len(names) or 1)
+
+    def found(part: int) -> list[tuple[str, Mark]]:
+        read = ((name, _of_commit(folder, name, times[name])) for name in names[part::parts])
+        return [(name, mark) for name, mark in read if mark is not None]
+
+    with ThreadPoolExecutor(parts) as threads:
+        every = sorted(chain.from_iterable(threads.map(found, range(parts))), key=itemgetter(0))
+    marks = [mark for _, mark in every]
     turns: dict[str, list[str]] = defaultdict(list)
     for mark in marks:
         if turns[mark.writer][-1:] != [mark.query]:

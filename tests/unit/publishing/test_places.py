@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -25,7 +26,8 @@ from sqlalchemy.dialects.sqlite import insert
 from watermark_source import complete_until, publish_in
 from watermark_source.errors import CorruptDataError, MissingPackageError, SourceError, UsageError
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.publishing import database
+from watermark_source.publishing import database, delta
+from watermark_source.publishing.folder import Folder
 from watermark_source.publishing.mark import Mark, moment_of
 
 NOON = 1_764_417_600_000
@@ -315,6 +317,16 @@ def commit(table: Path, version: int, mark: Mark | str | None, **more: object) -
     info = {"timestamp": NOON, "operation": "WRITE", **({} if mark is None else {"userMetadata": str(mark)}), **more}
     lines = ({"commitInfo": info}, {"add": {"path": "part-0.parquet", "stats": '{"userMetadata":1}'}})
     (log / f"{version:020}.json").write_text("\n".join(json.dumps(line) for line in lines))
+
+
+def test_the_commits_of_a_delta_table_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an object store each takes some hundredth of a second, and a table may have forty thousand."""
+    for version in range(delta._AT_ONCE):
+        commit(tmp_path, version, replace(MARK, batch=version, watermark=Millis(NOON + version)))
+    all_are_read = threading.Barrier(delta._AT_ONCE, timeout=20)
+    read = Folder.read
+    monkeypatch.setattr(Folder, "read", lambda *given: (read(*given), all_are_read.wait())[0])
+    assert complete_until(tmp_path) == moment_of(NOON + delta._AT_ONCE - 1)
 
 
 def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_and_a_new_checkpoint(
