@@ -324,7 +324,8 @@ class AnnouncedQuery:
             return is_sent
         trouble = self._announce_last(batch, is_active=is_active)
         self._note_trouble(trouble)
-        return is_sent and self._is_done(batch)
+        # Where Spark plans the batch after, the next poll asks again: nothing has failed.
+        return is_sent and trouble is None
 
     def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
@@ -401,7 +402,7 @@ class AnnouncedQuery:
         if isinstance(found, BatchWatermarks):
             self._watermarks = found
             found = output_after(found, batch, sources, is_bounded=self._hold is not None)
-        if found == NoWatermark(Why.NO_BATCH):
+        if found == NoWatermark(Why.NO_BATCH) or (found == NoWatermark(Why.PLANNING) and not is_active):
             # An earlier run committed it, and nothing is there to be asked for its watermark.
             for each in self._targets:
                 if each.last is None or each.last.batch < batch:
