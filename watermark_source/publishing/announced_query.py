@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.streaming import StreamingQuery
@@ -30,7 +30,7 @@ from watermark_source.errors import ResponseTimeoutError, SourceError, UsageErro
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 from watermark_source.publishing.polls import Polls
 from watermark_source.publishing.rest import MOST_INTERVAL_MS, awaited_text, is_at_rest, rest_text
-from watermark_source.publishing.target import Announced, RestingTarget, Target, need_name
+from watermark_source.publishing.target import Announced, Target, need_name
 from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -46,8 +46,6 @@ from watermark_source.spark.operator_watermarks import (
 )
 
 _log = logging.getLogger(__name__)
-
-_Some = TypeVar("_Some", bound=Target)
 
 _KEPT_EVENTS: Final = "spark.sql.streaming.numRecentProgressUpdates"
 _ACTIVE_S: Final = 1.0
@@ -167,7 +165,6 @@ class AnnouncedQuery:
         self._handle: Any = query._jsq  # noqa: SLF001 - Spark Connect was refused
         self._id = str(query.id)
         self._targets = targets
-        self._resting = [each for each in targets if isinstance(each, RestingTarget)]
         self._writer = writer
         self._hold = hold
         self._changed = threading.Condition()
@@ -315,7 +312,7 @@ class AnnouncedQuery:
         is_done, is_sent = self._is_done(batch), True
         if self._is_announced_idle and (not is_done or not is_active or has_begun_another(self._query, batch)):
             # Before the batch is announced, which may fail: until then readers do not wait.
-            is_sent = self._send_each(self._resting, lambda each: each.end_rest()) is None
+            is_sent = self._send_each(self._targets, lambda each: each.end_rest()) is None
             if is_sent:
                 _log.info("writer %s: its readers wait for it again", self._writer)
         elif is_done:
@@ -337,9 +334,9 @@ class AnnouncedQuery:
     @property
     def _is_announced_idle(self) -> bool:
         """Whether readers may know that they need not wait."""
-        return any(each.may_be_at_rest for each in self._resting)
+        return any(each.maybe_idle is not None for each in self._targets)
 
-    def _send_each(self, targets: Sequence[_Some], announce: Callable[[_Some], None]) -> WatermarkSourceError | None:
+    def _send_each(self, targets: Sequence[Target], announce: Callable[[Target], None]) -> WatermarkSourceError | None:
         """Announce something to targets; return what keeps it back from one of them.
 
         A target that is away, or was deleted, keeps nothing from the readers of the others.
@@ -359,14 +356,14 @@ class AnnouncedQuery:
     def _begin_rest(self, batch: int) -> bool:
         """Announce that readers need not wait, if the query is idle after a batch: where that fails, again with each
         event of Spark's that shows it. False if it failed."""
-        event = self._handle.lastProgress() if self._resting else None
+        awaited = [each for each in self._targets if each.can_rest(batch)]
+        event = self._handle.lastProgress() if awaited else None
         if event is None or event.timestamp() == self._examined:
             return True
-        self._examined = event.timestamp()
-        awaited, progress = [each for each in self._resting if each.can_rest(batch)], json.loads(event.json())
+        self._examined, progress = event.timestamp(), json.loads(event.json())
         # A run that ends by itself has none: its readers wait for the next one.
         interval = trigger_interval(self._query)
-        if not awaited or interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
+        if interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
             return True
         if interval > MOST_INTERVAL_MS:
             self._log_rest(awaited_text(interval))
