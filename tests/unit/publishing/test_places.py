@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, text
 from sqlalchemy.dialects.sqlite import insert
 
 from watermark_source import complete_until, publish_in
@@ -295,6 +295,25 @@ def test_what_is_not_a_connection_or_a_database_is_refused_and_named(file: Path,
         with pytest.raises(SourceError) as refused:
             complete_until(f"mysql+pymysql://{place}#counts")
         assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "level"), [("mysql+pymysql", "READ COMMITTED"), ("postgresql+psycopg", None)]
+)
+def test_a_server_whose_default_shows_what_is_not_committed_is_not_asked_by_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, level: str | None
+) -> None:
+    """The time of a transaction that is rolled back would be ahead of the rows."""
+    asked: list[object] = []
+
+    def connect(engine: Engine) -> None:
+        asked.append(engine.get_execution_options().get("isolation_level"))
+        raise OSError
+
+    monkeypatch.setattr(Engine, "connect", connect)
+    with pytest.raises(SourceError):
+        complete_until(f"{scheme}://host/shop#counts")
+    assert asked == [level]
 
 
 def test_a_row_that_no_writer_wrote_is_named(connection: sqlite3.Connection, url: str) -> None:
