@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection
 from enum import IntEnum
+from queue import Empty, SimpleQueue
 from typing import Final, TextIO
 
-from watermark_source.errors import SourceError, UserError, reason_of
+from watermark_source.errors import ResponseTimeoutError, SourceError, UserError, reason_of
 from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.window_facts import time_text
@@ -16,6 +18,8 @@ from watermark_source.publishing.mark import Holder
 from watermark_source.publishing.places import holder_at
 
 _POLL_S: Final = 2.0
+_ANSWER_S: Final = 120.0
+"""Seconds in which a place has to answer: the driver of a database may wait for ever for a server that is frozen."""
 
 
 class Completeness(IntEnum):
@@ -51,7 +55,7 @@ def complete(
     while True:
         is_last = time.monotonic() >= until
         try:
-            holder = holder_at(place, writers)
+            holder = _holder(place, writers)
         except SourceError:
             if is_last:
                 raise
@@ -61,6 +65,26 @@ def complete(
                 out.write(f"{_sentence(shown(place), end, holder, state)}\n")
                 return state
         sleep(max(0.0, min(_POLL_S, until - time.monotonic())))
+
+
+def _holder(place: str, writers: Collection[str]) -> Holder | None:
+    answers: SimpleQueue[Holder | Exception | None] = SimpleQueue()
+
+    def ask() -> None:
+        try:
+            answers.put(holder_at(place, writers))
+        except Exception as error:  # noqa: BLE001 - raised below
+            answers.put(error)
+
+    # One that gets no answer ends with the process.
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        answer = answers.get(timeout=_ANSWER_S)
+    except Empty:
+        raise ResponseTimeoutError(f"{shown(place)} has not answered for {_ANSWER_S:g} s") from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) -> str:

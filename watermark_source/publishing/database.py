@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote
 
 from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
@@ -31,8 +31,8 @@ _ALL: Final = "SELECT table_name, mark FROM watermark_completeness WHERE table_n
 _SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
 _SQLITE: Final = "sqlite:///"
-_SHOW_UNCOMMITTED: Final = ("mysql", "mariadb")
-"""Servers that may show, by their ``transaction_isolation``, a time whose rows are rolled back."""
+_COMMITTED: Final = "READ COMMITTED"
+"""A server may have another level as its default, and show a time whose rows are rolled back."""
 _found_by: Final[dict[tuple[str, str, str], tuple[int | None, set[str]]]] = {}
 """By table, writer and query, the first batch of which this process stated, and the marks that it has found in it: of
 several databases each has its own."""
@@ -216,8 +216,9 @@ def _rows(url: str, table: str) -> Sequence[Sequence[Any]]:
             "a place with #: expected the URL of a database in SQLAlchemy's form, whose driver is installed, and the "
             "name of a table, for example postgresql+psycopg://user@host/shop#counts"
         ) from None
-    if engine.dialect.name in _SHOW_UNCOMMITTED:
-        engine = engine.execution_options(isolation_level="READ COMMITTED")
+    with suppress(NotImplementedError):
+        if _COMMITTED in engine.dialect.get_isolation_level_values(cast("Any", None)):
+            engine = engine.execution_options(isolation_level=_COMMITTED)
     try:
         with engine.connect() as opened:
             return [tuple(row) for row in opened.execute(text(_ALL.replace("?", ":table")), {"table": table})]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,16 @@ def test_it_waits_until_the_table_is_complete_or_the_time_is_over(
     # Without --wait the time limit does not count.
     mark(tmp_path, NOON - 1)
     assert run(capsys, tmp_path, "--timeout", "10 hours")[0] == 1
+
+
+def test_a_server_that_is_frozen_is_waited_for_no_longer_than_the_time_limit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete, "_ANSWER_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        place = f"mysql+pymysql://user:hunter2@127.0.0.1:{frozen.getsockname()[1]}/shop"
+        assert main(["complete", f"{place}#counts", "--until", AT_NOON, "--wait", "--timeout", "50 ms"]) == 2
+    assert capsys.readouterr().err.endswith("/shop#counts has not answered for 0.3 s\n")
 
 
 @pytest.mark.parametrize("waits", [["--wait"], []])
