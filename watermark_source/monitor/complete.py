@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection
 from enum import IntEnum
-from queue import Empty, SimpleQueue
+from multiprocessing import TimeoutError as NoAnswer
+from multiprocessing.pool import ThreadPool
 from typing import Final, TextIO
 
 from watermark_source.errors import ResponseTimeoutError, SourceError, UserError, reason_of
@@ -68,23 +68,12 @@ def complete(
 
 
 def _holder(place: str, writers: Collection[str]) -> Holder | None:
-    answers: SimpleQueue[Holder | Exception | None] = SimpleQueue()
-
-    def ask() -> None:
+    # A thread that gets no answer ends with the process.
+    with ThreadPool(1) as threads:
         try:
-            answers.put(holder_at(place, writers))
-        except Exception as error:  # noqa: BLE001 - raised below
-            answers.put(error)
-
-    # One that gets no answer ends with the process.
-    threading.Thread(target=ask, daemon=True).start()
-    try:
-        answer = answers.get(timeout=_ANSWER_S)
-    except Empty:
-        raise ResponseTimeoutError(f"{shown(place)} has not answered for {_ANSWER_S:g} s") from None
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+            return threads.apply_async(holder_at, (place, writers)).get(_ANSWER_S)
+        except NoAnswer:
+            raise ResponseTimeoutError(f"{shown(place)} has not answered for {_ANSWER_S:g} s") from None
 
 
 def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) -> str:

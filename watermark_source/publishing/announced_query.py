@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -143,7 +144,7 @@ class TimeWithoutWatermark:
     """For how long the batches of a query have had no watermark."""
 
     since: float | None = None
-    is_named: bool = False
+    """Once it was warned of, for ever."""
 
     def due(self, found: OutputWatermark, now: float) -> float | None:
         """Return the seconds without a watermark for a warning: once, after a minute."""
@@ -151,10 +152,11 @@ class TimeWithoutWatermark:
             self.since = None
             return None
         self.since = now if self.since is None else self.since
-        if self.is_named or now - self.since <= _WITHOUT_S:
+        waited = now - self.since
+        if waited <= _WITHOUT_S:
             return None
-        self.is_named = True
-        return now - self.since
+        self.since = math.inf
+        return waited
 
 
 class AnnouncedQuery:
@@ -201,7 +203,7 @@ class AnnouncedQuery:
         """Wait until the last committed batch is announced, as at the end of a run that ends by itself.
 
         Raises:
-            UsageError: the query can have no output watermark.
+            UsageError: the query can have no output watermark, or ``stop`` was called before the last batch.
             SourceError: the last batch was not announced within ``timeout`` seconds; the message has the reason.
         """
         batch = self._committed()
@@ -216,6 +218,11 @@ class AnnouncedQuery:
             trouble = self._trouble
         if trouble is not None and not self._is_done(batch):
             raise trouble
+        if not self._is_done(batch) and self._ended:
+            raise UsageError(
+                f"the watermark of batch {batch} is not announced, because stop() was called before; call flush() "
+                "before stop(), and to have it announced now, call the function again that returned this"
+            )
         if not self._is_done(batch):
             raise ResponseTimeoutError(
                 f"the watermark of batch {batch} was not announced within {timeout:g} s; allow more time: "
@@ -341,17 +348,16 @@ class AnnouncedQuery:
 
         A target that is away, or was deleted, keeps nothing from the readers of the others.
         """
-        troubles: list[WatermarkSourceError] = []
+        trouble: WatermarkSourceError | None = None
         for each in targets:
             try:
                 announce(each)
             except WatermarkSourceError as error:
-                troubles.append(error)
+                trouble = trouble or error
                 self._warn(error)
-        if troubles:
-            return troubles[0]
-        self._note_success()
-        return None
+        if trouble is None:
+            self._note_success()
+        return trouble
 
     def _begin_rest(self, batch: int) -> bool:
         """Announce that readers need not wait, if the query is idle after a batch: where that fails, again with each

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import lru_cache
-from itertools import chain
-from operator import itemgetter
+from multiprocessing.pool import ThreadPool
 
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.publishing.folder import Folder
@@ -30,15 +28,9 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     """
     times = folder.times(_LOG)
     names = sorted(name for name in times if name.removesuffix(".json").isdecimal() and name.endswith(".json"))
-    parts = min(_AT_ONCE, len(names) or 1)
-
-    def found(part: int) -> list[tuple[str, Mark]]:
-        read = ((name, _of_commit(folder, name, times[name])) for name in names[part::parts])
-        return [(name, mark) for name, mark in read if mark is not None]
-
-    with ThreadPoolExecutor(parts) as threads:
-        every = sorted(chain.from_iterable(threads.map(found, range(parts))), key=itemgetter(0))
-    marks = [mark for _, mark in every]
+    with ThreadPool(min(_AT_ONCE, len(names) or 1)) as threads:
+        found = threads.map(lambda name: _of_commit(folder, name, times[name]), names)
+    marks = [mark for mark in found if mark is not None]
     turns: dict[str, list[str]] = defaultdict(list)
     for mark in marks:
         if turns[mark.writer][-1:] != [mark.query]:

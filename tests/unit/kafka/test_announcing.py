@@ -275,6 +275,17 @@ def test_a_query_that_is_mostly_found_planning_is_asked_again_at_each_poll(
     assert max(after - before for before, after in pairwise(asked)) < 1
 
 
+@pytest.mark.usefixtures("announced")
+def test_after_a_stop_nothing_is_waited_for_and_the_error_says_why() -> None:
+    query = SimulatedQuery()
+    one = AnnouncedQuery(cast(Any, query), [WrittenTopic(SimulatedTopic())], "a", None)
+    one.start()
+    one.stop()
+    query.committed = 4
+    with pytest.raises(UsageError, match=r"batch 4 is not announced, because stop\(\) was called before"):
+        one.flush()
+
+
 def test_a_session_that_keeps_no_progress_event_is_refused() -> None:
     query = SimulatedQuery()
     conf = SimpleNamespace(get=lambda *_: "1")

@@ -21,7 +21,7 @@ from watermark_source.local_path import with_scheme
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, Millis
 from watermark_source.publishing import table_target
 from watermark_source.publishing.file_sink import SinkLog, place_of_sink
-from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
+from watermark_source.publishing.folder import Folder, file_of, marks_of, write
 from watermark_source.publishing.mark import Mark, decoded, holder_of, moment_of, newest
 from watermark_source.publishing.table_target import TableTarget
 
@@ -241,7 +241,8 @@ def test_in_an_object_store_a_mark_is_put_and_read() -> None:
     for batch in (0, 1):
         write(table, "hourly.run.json", replace(MARK, batch=batch))
         assert marks_of(table) == {"hourly.run.json": replace(MARK, batch=batch)}
-    delete(table, ["hourly.run.json", "of a run that is gone.json"])
+    for name in ("hourly.run.json", "of a run that is gone.json"):
+        table.delete(f"_complete/{name}")
     assert marks_of(table) == {}
 
 
