@@ -14,7 +14,7 @@ from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.window_facts import time_text
 from watermark_source.publishing.database import shown
-from watermark_source.publishing.mark import Holder
+from watermark_source.publishing.mark import Holder, or_least
 from watermark_source.publishing.places import holder_at
 
 _POLL_S: Final = 2.0
@@ -35,7 +35,7 @@ def state_of(holder: Holder | None, end: int) -> Completeness:
     """Return what is known of a table whose time is held by a writer, and a time in milliseconds. Pure."""
     if holder is None or holder.mark is None:
         return Completeness.NO_WRITER
-    if holder.watermark is not None and holder.watermark >= end:
+    if or_least(holder.mark.watermark) >= end:
         return Completeness.COMPLETE
     return Completeness.NO_WRITER if holder.mark.ended else Completeness.NOT_YET
 
@@ -84,7 +84,7 @@ def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) 
         )
     if holder.mark is None:
         return f"{place}: writer {holder.writer} has stated nothing yet"
-    reached = f"writer {holder.writer} is complete until {time_text(holder.watermark)}"
+    reached = f"writer {holder.writer} is complete until {time_text(holder.mark.watermark)}"
     if state is Completeness.COMPLETE:
         return f"{place} is complete until {time_text(end)}: {reached}"
     ended = " and has ended" if holder.mark.ended else ""

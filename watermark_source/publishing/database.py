@@ -81,7 +81,9 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
     try:
         with closing(driver.cursor()) as cursor:
             cursor.execute(_FIND.replace("?", sign), key)
-            *found, stands = _values_of(cursor.fetchone()) or (*key, None)
+            row = cursor.fetchone() or (*key, None)
+            # A user's connection may have it as a mapping.
+            *found, stands = row.values() if isinstance(row, Mapping) else row
             refusal = _refusal(mark, table, stands)
             if stands is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
@@ -156,11 +158,6 @@ def _paramstyle_of(driver: Any) -> str:
             if (style := getattr(package, "paramstyle", None)) is not None:
                 return str(style)
     return ""
-
-
-def _values_of(row: Any) -> tuple[Any, ...] | None:
-    """Return a row of a cursor as a tuple: a user's connection may have it as a mapping."""
-    return None if row is None else tuple(row.values() if isinstance(row, Mapping) else row)
 
 
 def is_url(place: str) -> bool:
