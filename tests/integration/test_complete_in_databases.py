@@ -96,7 +96,7 @@ def test_what_is_complete_is_committed_with_the_rows_or_not_at_all(engine: Engin
         assert connection.execute(text("SELECT count(*) FROM counts")).scalar() == 1
         publish_in(connection, replace(mark, query=f"{url} again", watermark=Millis(NOON + 2)), "counts")
     with engine.begin() as connection, pytest.raises(UsageError, match="another query has stated under this name"):
-        publish_in(connection, mark, "counts")
+        publish_in(connection, replace(mark, batch=4), "counts")
     with engine.begin() as connection:
         publish_in(connection, replace(mark, query=f"{url} again", watermark=MAX), "counts")
     assert complete_until(place) == moment_of(MAX)

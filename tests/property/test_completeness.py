@@ -11,6 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from watermark_source.errors import UsageError
 from watermark_source.planning.watermark import MIN, Millis
 from watermark_source.publishing.folder import Folder
+from watermark_source.publishing.mark import or_least
 from watermark_source.publishing.places import holder_at
 from watermark_source.publishing.table_target import TableTarget
 
@@ -88,7 +89,7 @@ class Runs(RuleBasedStateMachine):
         holder = holder_at(self.folder.name, WRITERS)
         assert holder is not None
         lowest = min(self.promised.get(writer, MIN) for writer in WRITERS)
-        assert (MIN if holder.watermark is None else holder.watermark) == lowest
+        assert or_least(holder.mark.watermark if holder.mark else None) == lowest
         assert self.seen is None or lowest >= self.seen
         self.seen = lowest
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from enum import IntEnum
+from multiprocessing import TimeoutError as NoAnswer
+from multiprocessing.pool import ThreadPool
 from typing import Final, TextIO
 
-from watermark_source.errors import SourceError, UserError, reason_of
+from watermark_source.errors import ResponseTimeoutError, SourceError, UserError, reason_of
 from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.window_facts import time_text
-from watermark_source.publishing.mark import Holder
+from watermark_source.publishing.database import shown
+from watermark_source.publishing.mark import Holder, or_least
 from watermark_source.publishing.places import holder_at
 
 _POLL_S: Final = 2.0
+_ANSWER_S: Final = 120.0
+"""Seconds in which a place has to answer: the driver of a database may wait for ever for a server that is frozen."""
 
 
 class Completeness(IntEnum):
@@ -30,7 +35,7 @@ def state_of(holder: Holder | None, end: int) -> Completeness:
     """Return what is known of a table whose time is held by a writer, and a time in milliseconds. Pure."""
     if holder is None or holder.mark is None:
         return Completeness.NO_WRITER
-    if holder.watermark is not None and holder.watermark >= end:
+    if or_least(holder.mark.watermark) >= end:
         return Completeness.COMPLETE
     return Completeness.NO_WRITER if holder.mark.ended else Completeness.NOT_YET
 
@@ -50,16 +55,25 @@ def complete(
     while True:
         is_last = time.monotonic() >= until
         try:
-            holder = holder_at(place, writers)
+            holder = _holder(place, writers)
         except SourceError:
             if is_last:
                 raise
         else:
             state = state_of(holder, end)
             if is_last or state is Completeness.COMPLETE:
-                out.write(f"{_sentence(place, end, holder, state)}\n")
+                out.write(f"{_sentence(shown(place), end, holder, state)}\n")
                 return state
         sleep(max(0.0, min(_POLL_S, until - time.monotonic())))
+
+
+def _holder(place: str, writers: Collection[str]) -> Holder | None:
+    # A thread that gets no answer ends with the process.
+    with ThreadPool(1) as threads:
+        try:
+            return threads.apply_async(holder_at, (place, writers)).get(_ANSWER_S)
+        except NoAnswer:
+            raise ResponseTimeoutError(f"{shown(place)} has not answered for {_ANSWER_S:g} s") from None
 
 
 def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) -> str:
@@ -70,7 +84,7 @@ def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) 
         )
     if holder.mark is None:
         return f"{place}: writer {holder.writer} has stated nothing yet"
-    reached = f"writer {holder.writer} is complete until {time_text(holder.watermark)}"
+    reached = f"writer {holder.writer} is complete until {time_text(holder.mark.watermark)}"
     if state is Completeness.COMPLETE:
         return f"{place} is complete until {time_text(end)}: {reached}"
     ended = " and has ended" if holder.mark.ended else ""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from watermark_source.planning.announced import reached
 from watermark_source.planning.group import FIRST, OtherMembers
-from watermark_source.planning.loss import created_again, partings
+from watermark_source.planning.loss import partings
 from watermark_source.planning.observation import Observation, ObservedLogs
 from watermark_source.planning.policy import Idleness, PlanPolicy
 from watermark_source.planning.split import Split, SplitRange
@@ -111,19 +111,10 @@ def positions_of(splits: Mapping[Split, SplitState]) -> dict[str, int]:
     return {str(split.number): at.position for split, at in splits.items()}
 
 
-def kept_positions(state: SourceState, logs: ObservedLogs, topic: str | None) -> dict[str, int]:
-    """Return ``positions_of``, each at most where reading continues: its log may be truncated, or created again.
-
-    ``topic``: the id of the log that announcements are about, which may be known before the log is discovered.
-    """
-    anew = created_again(state.ids, logs)
+def kept_positions(state: SourceState, logs: ObservedLogs) -> dict[str, int]:
+    """Return ``positions_of``, each at most where reading continues: its log may be truncated, or have other rows."""
     most = {**logs.ends, **{split: at.position for split, at in partings(state.splits, logs).items()}}
-    return {
-        str(split.number): 0
-        if split.log in anew or (topic is not None and state.ids.get(split.log, topic) != topic)
-        else min(at.position, most.get(split, at.position))
-        for split, at in state.splits.items()
-    }
+    return {str(split.number): min(at.position, most.get(split, at.position)) for split, at in state.splits.items()}
 
 
 # Time that passes without rows: by a log's system, by the driver's clock, by the group's members elsewhere.

@@ -15,12 +15,13 @@ from __future__ import annotations
 import atexit
 import json
 import logging
+import math
 import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql.streaming import StreamingQuery
@@ -30,7 +31,7 @@ from watermark_source.errors import ResponseTimeoutError, SourceError, UsageErro
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, MIN, Millis, watermark_text
 from watermark_source.publishing.polls import Polls
 from watermark_source.publishing.rest import MOST_INTERVAL_MS, awaited_text, is_at_rest, rest_text
-from watermark_source.publishing.target import Announced, RestingTarget, Target, need_name
+from watermark_source.publishing.target import Announced, Target, need_name
 from watermark_source.spark.operator_watermarks import (
     BatchWatermarks,
     NoWatermark,
@@ -46,8 +47,6 @@ from watermark_source.spark.operator_watermarks import (
 )
 
 _log = logging.getLogger(__name__)
-
-_Some = TypeVar("_Some", bound=Target)
 
 _KEPT_EVENTS: Final = "spark.sql.streaming.numRecentProgressUpdates"
 _ACTIVE_S: Final = 1.0
@@ -145,7 +144,7 @@ class TimeWithoutWatermark:
     """For how long the batches of a query have had no watermark."""
 
     since: float | None = None
-    is_named: bool = False
+    """Once it was warned of, for ever."""
 
     def due(self, found: OutputWatermark, now: float) -> float | None:
         """Return the seconds without a watermark for a warning: once, after a minute."""
@@ -153,10 +152,11 @@ class TimeWithoutWatermark:
             self.since = None
             return None
         self.since = now if self.since is None else self.since
-        if self.is_named or now - self.since <= _WITHOUT_S:
+        waited = now - self.since
+        if waited <= _WITHOUT_S:
             return None
-        self.is_named = True
-        return now - self.since
+        self.since = math.inf
+        return waited
 
 
 class AnnouncedQuery:
@@ -167,7 +167,6 @@ class AnnouncedQuery:
         self._handle: Any = query._jsq  # noqa: SLF001 - Spark Connect was refused
         self._id = str(query.id)
         self._targets = targets
-        self._resting = [each for each in targets if isinstance(each, RestingTarget)]
         self._writer = writer
         self._hold = hold
         self._changed = threading.Condition()
@@ -204,7 +203,7 @@ class AnnouncedQuery:
         """Wait until the last committed batch is announced, as at the end of a run that ends by itself.
 
         Raises:
-            UsageError: the query can have no output watermark.
+            UsageError: the query can have no output watermark, or ``stop`` was called before the last batch.
             SourceError: the last batch was not announced within ``timeout`` seconds; the message has the reason.
         """
         batch = self._committed()
@@ -219,6 +218,11 @@ class AnnouncedQuery:
             trouble = self._trouble
         if trouble is not None and not self._is_done(batch):
             raise trouble
+        if not self._is_done(batch) and self._ended:
+            raise UsageError(
+                f"the watermark of batch {batch} is not announced, because stop() was called before; call flush() "
+                "before stop(), and to have it announced now, call the function again that returned this"
+            )
         if not self._is_done(batch):
             raise ResponseTimeoutError(
                 f"the watermark of batch {batch} was not announced within {timeout:g} s; allow more time: "
@@ -315,7 +319,7 @@ class AnnouncedQuery:
         is_done, is_sent = self._is_done(batch), True
         if self._is_announced_idle and (not is_done or not is_active or has_begun_another(self._query, batch)):
             # Before the batch is announced, which may fail: until then readers do not wait.
-            is_sent = self._send_each(self._resting, lambda each: each.end_rest()) is None
+            is_sent = self._send_each(self._targets, lambda each: each.end_rest()) is None
             if is_sent:
                 _log.info("writer %s: its readers wait for it again", self._writer)
         elif is_done:
@@ -324,7 +328,8 @@ class AnnouncedQuery:
             return is_sent
         trouble = self._announce_last(batch, is_active=is_active)
         self._note_trouble(trouble)
-        return is_sent and self._is_done(batch)
+        # Where Spark plans the batch after, the next poll asks again: nothing has failed.
+        return is_sent and trouble is None
 
     def _note_trouble(self, trouble: WatermarkSourceError | None) -> None:
         with self._changed:
@@ -336,36 +341,35 @@ class AnnouncedQuery:
     @property
     def _is_announced_idle(self) -> bool:
         """Whether readers may know that they need not wait."""
-        return any(each.may_be_at_rest for each in self._resting)
+        return any(each.maybe_idle is not None for each in self._targets)
 
-    def _send_each(self, targets: Sequence[_Some], announce: Callable[[_Some], None]) -> WatermarkSourceError | None:
+    def _send_each(self, targets: Sequence[Target], announce: Callable[[Target], None]) -> WatermarkSourceError | None:
         """Announce something to targets; return what keeps it back from one of them.
 
         A target that is away, or was deleted, keeps nothing from the readers of the others.
         """
-        troubles: list[WatermarkSourceError] = []
+        trouble: WatermarkSourceError | None = None
         for each in targets:
             try:
                 announce(each)
             except WatermarkSourceError as error:
-                troubles.append(error)
+                trouble = trouble or error
                 self._warn(error)
-        if troubles:
-            return troubles[0]
-        self._note_success()
-        return None
+        if trouble is None:
+            self._note_success()
+        return trouble
 
     def _begin_rest(self, batch: int) -> bool:
         """Announce that readers need not wait, if the query is idle after a batch: where that fails, again with each
         event of Spark's that shows it. False if it failed."""
-        event = self._handle.lastProgress() if self._resting else None
+        awaited = [each for each in self._targets if each.can_rest(batch)]
+        event = self._handle.lastProgress() if awaited else None
         if event is None or event.timestamp() == self._examined:
             return True
-        self._examined = event.timestamp()
-        awaited, progress = [each for each in self._resting if each.can_rest(batch)], json.loads(event.json())
+        self._examined, progress = event.timestamp(), json.loads(event.json())
         # A run that ends by itself has none: its readers wait for the next one.
         interval = trigger_interval(self._query)
-        if not awaited or interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
+        if interval is None or not is_at_rest(progress, batch) or not self._query.isActive:
             return True
         if interval > MOST_INTERVAL_MS:
             self._log_rest(awaited_text(interval))
@@ -401,7 +405,7 @@ class AnnouncedQuery:
         if isinstance(found, BatchWatermarks):
             self._watermarks = found
             found = output_after(found, batch, sources, is_bounded=self._hold is not None)
-        if found == NoWatermark(Why.NO_BATCH):
+        if found == NoWatermark(Why.NO_BATCH) or (found == NoWatermark(Why.PLANNING) and not is_active):
             # An earlier run committed it, and nothing is there to be asked for its watermark.
             for each in self._targets:
                 if each.last is None or each.last.batch < batch:

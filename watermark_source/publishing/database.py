@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Any, Final, cast
+from urllib.parse import quote
 
 from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
 from watermark_source.installation import lacking
@@ -29,8 +31,11 @@ _ALL: Final = "SELECT table_name, mark FROM watermark_completeness WHERE table_n
 _SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
 _SQLITE: Final = "sqlite:///"
-_found_by: Final[dict[tuple[str, str, str], str]] = {}
-"""By table, writer and query, the mark that the query of this process found when it last stated its own."""
+_COMMITTED: Final = "READ COMMITTED"
+"""A server may have another level as its default, and show a time whose rows are rolled back."""
+_found_by: Final[dict[tuple[str, str, str], tuple[int | None, set[str]]]] = {}
+"""By table, writer and query, the first batch of which this process stated, and the marks that it has found in it: of
+several databases each has its own."""
 
 
 def publish_in(connection: Any, mark: Mark, table: str) -> None:
@@ -76,7 +81,9 @@ def publish_in(connection: Any, mark: Mark, table: str) -> None:
     try:
         with closing(driver.cursor()) as cursor:
             cursor.execute(_FIND.replace("?", sign), key)
-            *found, stands = _values_of(cursor.fetchone()) or (*key, None)
+            row = cursor.fetchone() or (*key, None)
+            # A user's connection may have it as a mapping.
+            *found, stands = row.values() if isinstance(row, Mapping) else row
             refusal = _refusal(mark, table, stands)
             if stands is None:
                 cursor.execute(_INSERT.replace("?", sign), (until, text, *key))
@@ -105,13 +112,14 @@ def _refusal(mark: Mark, table: str, stands: str | None) -> str | None:
     """
     key, found = (table, mark.writer, mark.query), stands or ""
     other = decoded(found, f"a row of {_TABLE}")
-    stood = _found_by.get(key, found)
-    _found_by[key] = found
+    first, stood = _found_by.setdefault(key, (mark.batch, set()))
+    if mark.batch == first:
+        stood.add(found)
     if other is None or other.query == mark.query:
         return None
     if (ended := refusal_after_end(mark.query, other)) is not None:
         return f"table {table}, {ended}, or delete its row of {_TABLE}"
-    if stood == found:
+    if found in stood:
         return None
     # It may be started again, once the other is stopped.
     del _found_by[key]
@@ -152,44 +160,45 @@ def _paramstyle_of(driver: Any) -> str:
     return ""
 
 
-def _values_of(row: Any) -> tuple[Any, ...] | None:
-    """Return a row of a cursor as a tuple: a user's connection may have it as a mapping."""
-    return None if row is None else tuple(row.values() if isinstance(row, Mapping) else row)
-
-
 def is_url(place: str) -> bool:
     """Return whether a place is the URL of a database with the name of a table, and not that of a folder."""
     return "://" in place and "#" in place and place.partition(":")[0] not in {"file", *SCHEMES}
+
+
+def shown(place: str) -> str:
+    """Return a place without what may be secret in a URL, as it may stand in a log: a password, and parameters."""
+    return re.sub(r"(?<=://).*@|\?[^#]*" if is_url(place) else "(?<=://)[^/]*@", "", place)
 
 
 def marks_in_database(place: str) -> Iterable[Mark]:
     """Return the marks of a table's writers, by ``URL#table``.
 
     Raises:
-        UsageError: the URL is not accepted, or the file is not there.
+        UsageError: the URL is not accepted.
         MissingPackageError: SQLAlchemy is not installed, which other databases than SQLite need.
-        SourceError: the database refuses, or does not answer.
+        SourceError: the database refuses, does not answer, or is not there.
     """
     url, _, table = place.rpartition("#")
-    shown = url.rpartition("@")[2] if "@" in url else url
+    where = shown(place)
     try:
         found = _rows(url, table)
     except (UsageError, SourceError):
         raise
     except Exception as error:  # noqa: BLE001 - of whichever driver
-        raise SourceError(f"what is complete cannot be read in {shown}: {shortened(error)}") from None
+        raise SourceError(f"what is complete cannot be read in {where}: {shortened(error)}") from None
     for name, text in found:
         if name != table:
             # A database may take the names of two tables for one.
             continue
-        if (mark := decoded(text, f"a row of {_TABLE} in {shown}")) is None:
-            raise CorruptDataError(f"a row of {_TABLE} in {shown} is not a mark: seen {shortened(text)}; delete it")
+        if (mark := decoded(text, f"a row of {_TABLE} in {where}")) is None:
+            raise CorruptDataError(f"a row of {_TABLE} in {where} is not a mark: seen {shortened(text)}; delete it")
         yield mark
 
 
 def _rows(url: str, table: str) -> Sequence[Sequence[Any]]:
     if url.startswith(_SQLITE):
-        with closing(sqlite3.connect(f"file:{url[len(_SQLITE) :]}?mode=rw", uri=True)) as connection:
+        path = url[len(_SQLITE) :].partition("?")[0]
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True)) as connection:
             return connection.execute(_ALL, (table,)).fetchall()
     if find_spec("sqlalchemy") is None:
         raise lacking("complete_until", "sqlalchemy", "alignment")
@@ -204,6 +213,9 @@ def _rows(url: str, table: str) -> Sequence[Sequence[Any]]:
             "a place with #: expected the URL of a database in SQLAlchemy's form, whose driver is installed, and the "
             "name of a table, for example postgresql+psycopg://user@host/shop#counts"
         ) from None
+    with suppress(NotImplementedError):
+        if _COMMITTED in engine.dialect.get_isolation_level_values(cast("Any", None)):
+            engine = engine.execution_options(isolation_level=_COMMITTED)
     try:
         with engine.connect() as opened:
             return [tuple(row) for row in opened.execute(text(_ALL.replace("?", ":table")), {"table": table})]

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
+from multiprocessing.pool import ThreadPool
 
 from watermark_source.errors import CorruptDataError, shortened
 from watermark_source.publishing.folder import Folder
@@ -14,6 +15,8 @@ from watermark_source.publishing.mark import Mark, decoded
 
 _LOG = "_delta_log"
 _MOST_KEPT = 100_000
+_AT_ONCE = 32
+"""Commits that are read at once: a month of them, one a minute, would take an object store half an hour."""
 
 
 def marks_in_commits(folder: Folder) -> Iterator[Mark]:
@@ -23,12 +26,11 @@ def marks_in_commits(folder: Folder) -> Iterator[Mark]:
     writers, the newest of which keeps it: of one query only a new checkpoint has another id, and that
     before it does not come back.
     """
-    times, marks = folder.times(_LOG), list[Mark]()
-    for name in sorted(times):
-        if name.removesuffix(".json").isdecimal() and name.endswith(".json"):
-            mark = _of_commit(folder, name, times[name])
-            if mark is not None:
-                marks.append(mark)
+    times = folder.times(_LOG)
+    names = sorted(name for name in times if name.removesuffix(".json").isdecimal() and name.endswith(".json"))
+    with ThreadPool(min(_AT_ONCE, len(names) or 1)) as threads:
+        found = threads.map(lambda name: _of_commit(folder, name, times[name]), names)
+    marks = [mark for mark in found if mark is not None]
     turns: dict[str, list[str]] = defaultdict(list)
     for mark in marks:
         if turns[mark.writer][-1:] != [mark.query]:

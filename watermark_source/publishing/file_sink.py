@@ -73,8 +73,7 @@ class SinkLog:
         return {number: at for number, at in listed_all.items() if begin is None or number >= begin}
 
     def _written_at(self, number: int) -> float | None:
-        at = self._table.time(f"{_LOG}/{number}")
-        return self._table.time(f"{_LOG}/{number}{_COMPACT}") if at is None else at
+        return self._table.time(f"{_LOG}/{number}") or self._table.time(f"{_LOG}/{number}{_COMPACT}")
 
     def _is_older(self, written_at: float, number: int) -> bool:
         """Return whether the sink's entry was there before the batch was planned; no if Spark has deleted its plan."""
@@ -88,7 +87,9 @@ class SinkLog:
                 f"{self._checkpoint.path}/offsets/{number}: expected Spark's offset log of version 1 or 2, with the "
                 f"time of the batch in its second line; seen {shortened(content)}"
             ) from None
-        return written_at + _CLOCKS_DIFFER < planned_at
+        latest = written_at + _CLOCKS_DIFFER
+        # The driver's clock may be ahead of that of the file system, which has dated both files.
+        return latest < planned_at and latest < (self._checkpoint.time(f"offsets/{number}") or 0)
 
 
 def _by_number(times: Mapping[str, float]) -> Mapping[int, float]:

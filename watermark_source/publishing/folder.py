@@ -9,7 +9,7 @@ later than all of theirs: until then they may state one more.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,9 +156,3 @@ def _mark(folder: Folder, name: str) -> Mark | None:
 def write(folder: Folder, name: str, mark: Mark) -> None:
     """Write the mark of a run."""
     folder.replace(FOLDER, name, str(mark).encode())
-
-
-def delete(folder: Folder, names: Collection[str]) -> None:
-    """Delete the marks of earlier runs."""
-    for name in names:
-        folder.delete(f"{FOLDER}/{name}")

@@ -73,7 +73,7 @@ def decoded(text: str | bytes, where: str) -> Mark | None:
     """
     try:
         found = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         found = None
     if not isinstance(found, Mapping) or type(found.get(_KEY)) is not int or "writer" not in found:
         return None
@@ -139,11 +139,6 @@ class Holder(NamedTuple):
     mark: Mark | None
     """``None``: it has stated nothing yet."""
 
-    @property
-    def watermark(self) -> Millis | None:
-        """Up to when the table is complete."""
-        return None if self.mark is None else self.mark.watermark
-
 
 def holder_of(marks: Mapping[str, Mark], writers: Collection[str] = ()) -> Holder | None:
     """Return the writer that holds the time of a table; ``None`` without a writer.
@@ -153,4 +148,4 @@ def holder_of(marks: Mapping[str, Mark], writers: Collection[str] = ()) -> Holde
         writers: names of writers that are waited for, beside those that have a mark.
     """
     every = [Holder(name, marks.get(name)) for name in sorted({*marks, *writers})]
-    return min(every, key=lambda each: or_least(each.watermark), default=None)
+    return min(every, key=lambda each: or_least(each.mark.watermark if each.mark else None), default=None)

@@ -48,11 +48,10 @@ def holder_at(place: str | Path, writers: Collection[str] = ()) -> Holder | None
         UsageError: the place is not accepted.
         SourceError: it cannot be read; ``CorruptDataError``: what is there is not a mark.
     """
-    return holder_of(newest(_marks_at(str(place))), writers)
-
-
-def _marks_at(place: str) -> Iterable[Mark]:
-    if is_url(place):
-        return marks_in_database(place)
-    folder = Folder.at(place)
-    return chain(marks_of(folder).values(), marks_in_commits(folder))
+    marks: Iterable[Mark]
+    if is_url(text := str(place)):
+        marks = marks_in_database(text)
+    else:
+        folder = Folder.at(text)
+        marks = chain(marks_of(folder).values(), marks_in_commits(folder))
+    return holder_of(newest(marks), writers)

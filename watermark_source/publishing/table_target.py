@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from watermark_source.errors import UsageError, listed
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.file_sink import SinkLog
-from watermark_source.publishing.folder import FOLDER, Folder, delete, file_of, marks_of, names_of_marks, write
+from watermark_source.publishing.folder import FOLDER, Folder, file_of, marks_of, names_of_marks, write
 from watermark_source.publishing.mark import Mark, newest, or_least, refusal_after_end
 from watermark_source.publishing.target import Target
 
@@ -107,7 +107,8 @@ class TableTarget(Target):
         assert self._mark is not None
         ours, marks = or_least(self._mark.watermark), marks_of(self._folder)
         later = {name for name, mark in marks.items() if or_least(mark.watermark) > ours}
-        delete(self._folder, self._earlier - later)
+        for name in self._earlier - later:
+            self._folder.delete(f"{FOLDER}/{name}")
         self._earlier &= later
 
     @property

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Protocol
 
 from watermark_source.errors import UsageError, shortened
-from watermark_source.planning.announcement import is_name
+from watermark_source.planning.announcement import Announcement, is_name
 from watermark_source.planning.watermark import Millis
 
 
@@ -23,61 +22,52 @@ class Announced(Protocol):
         """``None``: readers wait for the writer, which has no watermark yet."""
 
 
-class Target(ABC):
+class Target(Protocol):
     """One place where the watermark of a query is announced. The query's thread calls it, and ``prepare`` before that.
 
     Every call may raise ``WatermarkSourceError``: it is made again later, and the query continues.
     """
 
-    rest = 0
+    rest: int = 0
     """Milliseconds that are announced below the output watermark."""
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The place, for logs."""
 
     @property
-    @abstractmethod
     def last(self) -> Announced | None:
         """The last announcement of this query that is certainly there."""
 
-    @abstractmethod
     def prepare(self, writer: str, query: str) -> None:
         """Read what is there, and have readers wait for a writer that is new."""
 
-    @abstractmethod
     def announce(self, writer: str, query: str, batch: int, watermark: Millis | None) -> None:
         """Announce a watermark after a batch that is committed."""
 
-    @abstractmethod
     def end(self, *, has_ended: bool) -> None:
         """Announce what readers need to know once nothing more is announced, because the query has ended or not."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close the connections; the next call opens new ones."""
 
+    # Where readers can learn that they need not wait for a query, because all of its sources are idle.
 
-class RestingTarget(Target):
-    """One whose readers can learn that they need not wait for a query, because all of its sources are idle."""
+    maybe_idle: Announcement | None = None
+    """An announcement of idleness that readers may know: to be taken back."""
 
-    @property
-    @abstractmethod
-    def may_be_at_rest(self) -> bool:
-        """Whether readers may know that they need not wait."""
-
-    @abstractmethod
     def can_rest(self, batch: int) -> bool:
         """Return whether readers wait for the query after a batch, and could learn that they need not."""
+        del batch
+        return False
 
-    @abstractmethod
     def begin_rest(self, has_begun_another: Callable[[], bool]) -> None:
         """Announce that readers need not wait, unless the query goes on."""
+        del has_begun_another
 
-    @abstractmethod
     def end_rest(self) -> None:
         """Announce that readers have to wait again where they may not be waiting."""
+        self.maybe_idle = None
 
 
 def need_name(writer: str) -> None:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, NamedTuple, TextIO
 
 import numpy as np
@@ -170,8 +171,9 @@ class Promises:
                 self._take(statement, record.position, faults)
             elif isinstance(statement, Removal):
                 self._removed_at[statement.writer] = len(self._runs.get(statement.writer, ()))
-        self._steps: dict[tuple[str, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
-        """Of a writer in a partition the ends of cuts, and the watermarks: before the first end, and from each on."""
+        self._steps = cache(self._steps_of)
+        self.names = tuple(self._runs)
+        """The writers."""
 
     def _take(self, of: Announcement, offset: int, faults: list[str]) -> None:
         runs = self._runs[of.writer]
@@ -188,19 +190,13 @@ class Promises:
         else:
             runs.append([of])
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The writers."""
-        return tuple(self._runs)
-
     def at(self, writer: str, partition: int, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return which watermark rows of a writer at offsets must be after; ``MIN`` where nothing was promised."""
-        if (writer, partition) not in self._steps:
-            self._steps[writer, partition] = self._steps_of(writer, str(partition))
-        ends, watermarks = self._steps[writer, partition]
+        ends, watermarks = self._steps(writer, str(partition))
         return watermarks[np.searchsorted(ends, offsets, side="right")]
 
     def _steps_of(self, writer: str, part: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return, of a writer in a partition, the ends of cuts, and the watermarks: before the first, and from each."""
         ends: list[int] = []
         watermarks: list[int] = [MIN]
         for run in self._runs[writer]:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pyspark_aligned_kafka.announcing.announcer import AnnouncementTopic
 from watermark_source.planning.announcement import Announcement
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.publishing.target import RestingTarget
+from watermark_source.publishing.target import Target
 
 
-class WrittenTopic(RestingTarget):
+class WrittenTopic(Target):
     """One topic of a query, and what was announced for it."""
 
     rest = 1
@@ -24,8 +24,6 @@ class WrittenTopic(RestingTarget):
     def __init__(self, of: AnnouncementTopic, last: Announcement | None = None) -> None:
         self._of = of
         self.last = last
-        self.maybe_idle: Announcement | None = None
-        """An announcement of idleness that is in the log, or may be since none was acknowledged: to be taken back."""
 
     @property
     def name(self) -> str:
@@ -57,11 +55,6 @@ class WrittenTopic(RestingTarget):
         """Close the connections."""
         self._of.close()
 
-    @property
-    def may_be_at_rest(self) -> bool:
-        """Whether readers may know that they need not wait."""
-        return self.maybe_idle is not None
-
     def can_rest(self, batch: int) -> bool:
         """Return whether readers wait for the query after a batch, and could learn that they need not."""
         last = self.last
@@ -72,6 +65,7 @@ class WrittenTopic(RestingTarget):
         assert self.last is not None
         made = replace(self.last, idle=True, **self._of.cut()._asdict())
         if not has_begun_another():
+            # It may be in the log although it is not acknowledged.
             self.maybe_idle = made
             self._send(made)
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -254,6 +255,35 @@ def test_a_query_that_ends_while_it_plans_leaves_no_thread_behind(
     until(lambda: not one._thread.is_alive())
     assert topic.acknowledged == []
     assert "writer a did not announce batch 4 for t before its last end" in caplog.text
+
+
+def test_a_query_that_is_mostly_found_planning_is_asked_again_at_each_poll(
+    announced: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with checkpoints of Spark before 3.4, where only between two batches the plan is that of the last one."""
+    asked: list[float] = []
+
+    def read(*_: Any, **__: Any) -> NoWatermark:
+        asked.append(time.monotonic())
+        return NoWatermark(Why.PLANNING if len(asked) < 12 else Why.NO_WATERMARK)
+
+    monkeypatch.setattr(announced_query, "read_watermarks", read)
+    query, topic = SimulatedQuery(), SimulatedTopic()
+    query.committed = query.begun = 4
+    announced(query, topic)
+    until(lambda: (4, False, 7) in topic.acknowledged)
+    assert max(after - before for before, after in pairwise(asked)) < 1
+
+
+@pytest.mark.usefixtures("announced")
+def test_after_a_stop_nothing_is_waited_for_and_the_error_says_why() -> None:
+    query = SimulatedQuery()
+    one = AnnouncedQuery(cast(Any, query), [WrittenTopic(SimulatedTopic())], "a", None)
+    one.start()
+    one.stop()
+    query.committed = 4
+    with pytest.raises(UsageError, match=r"batch 4 is not announced, because stop\(\) was called before"):
+        one.flush()
 
 
 def test_a_session_that_keeps_no_progress_event_is_refused() -> None:

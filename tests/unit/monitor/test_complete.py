@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.unit.monitor.example_status import checkpoint
 from watermark_source.command_line import main
+from watermark_source.monitor import complete
 from watermark_source.planning.watermark import Millis
 from watermark_source.publishing.folder import Folder, write
 from watermark_source.publishing.mark import Mark
@@ -25,6 +27,14 @@ def mark(table: Path, at: int | None, *, writer: str = "hourly", **fields: objec
         writer=writer, query="q", batch=3, watermark=None if at is None else Millis(at), checkpoint=f"{table}/none"
     )  # fmt: skip
     write(Folder.at(table), f"{writer}.run.json", replace(made, **fields))  # type: ignore[arg-type]
+
+
+def test_a_password_in_the_url_of_a_database_is_in_no_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete, "holder_at", lambda *_: None)
+    assert main(["complete", "mysql+pymysql://user:hunter2@host/shop?password=hunter2#counts", "--until", AT_NOON]) == 2
+    assert capsys.readouterr().out.startswith("mysql+pymysql://host/shop#counts: no writer has stated anything; ")
 
 
 def run(capsys: pytest.CaptureFixture[str], place: Path, *more: str) -> tuple[int, str]:
@@ -85,6 +95,16 @@ def test_it_waits_until_the_table_is_complete_or_the_time_is_over(
     # Without --wait the time limit does not count.
     mark(tmp_path, NOON - 1)
     assert run(capsys, tmp_path, "--timeout", "10 hours")[0] == 1
+
+
+def test_a_server_that_is_frozen_is_waited_for_no_longer_than_the_time_limit(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(complete, "_ANSWER_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as frozen:
+        place = f"mysql+pymysql://user:hunter2@127.0.0.1:{frozen.getsockname()[1]}/shop"
+        assert main(["complete", f"{place}#counts", "--until", AT_NOON, "--wait", "--timeout", "50 ms"]) == 2
+    assert capsys.readouterr().err.endswith("/shop#counts has not answered for 0.3 s\n")
 
 
 @pytest.mark.parametrize("waits", [["--wait"], []])

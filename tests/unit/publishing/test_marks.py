@@ -21,7 +21,7 @@ from watermark_source.local_path import with_scheme
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, Millis
 from watermark_source.publishing import table_target
 from watermark_source.publishing.file_sink import SinkLog, place_of_sink
-from watermark_source.publishing.folder import Folder, delete, file_of, marks_of, write
+from watermark_source.publishing.folder import Folder, file_of, marks_of, write
 from watermark_source.publishing.mark import Mark, decoded, holder_of, moment_of, newest
 from watermark_source.publishing.table_target import TableTarget
 
@@ -241,7 +241,8 @@ def test_in_an_object_store_a_mark_is_put_and_read() -> None:
     for batch in (0, 1):
         write(table, "hourly.run.json", replace(MARK, batch=batch))
         assert marks_of(table) == {"hourly.run.json": replace(MARK, batch=batch)}
-    delete(table, ["hourly.run.json", "of a run that is gone.json"])
+    for name in ("hourly.run.json", "of a run that is gone.json"):
+        table.delete(f"_complete/{name}")
     assert marks_of(table) == {}
 
 
@@ -328,10 +329,11 @@ class Logs:
         self.root = root
         self.log = SinkLog(Folder.at(root / "table"), Folder.at(root / "checkpoint"))
 
-    def planned(self, number: int, at: float) -> None:
+    def planned(self, number: int, at: float, *, clock_ahead: float = 0.0) -> None:
         folder = self.root / "checkpoint" / "offsets"
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / str(number)).write_text(f'v1\n{{"batchTimestampMs":{round(at * 1_000)}}}\n{{}}')
+        (folder / str(number)).write_text(f'v1\n{{"batchTimestampMs":{round((at + clock_ahead) * 1_000)}}}\n{{}}')
+        os.utime(folder / str(number), (at, at))
 
     def written(self, name: str, at: float) -> None:
         folder = self.root / "table" / "_spark_metadata"
@@ -365,6 +367,26 @@ def test_batches_of_a_file_sink_are_those_of_the_query_that_planned_them(tmp_pat
     logs.planned(14, 115)
     with pytest.raises(UsageError, match=r"passes over batches .* has batch 14 of another"):
         logs.log.need_own(14)
+
+
+def test_a_driver_whose_clock_is_ahead_of_the_file_systems_is_not_taken_for_another_query(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.planned(0, 100, clock_ahead=30)
+    logs.written("0", 100.5)
+    logs.log.need_own(0)
+    # One that is ahead hides no entry of an earlier query.
+    logs.planned(1, 200, clock_ahead=30)
+    logs.written("1", 150)
+    with pytest.raises(UsageError, match=r"passes over batches .* has batch 1 of another"):
+        logs.log.need_own(1)
+
+
+def test_a_copied_checkpoint_is_not_taken_for_another_query(tmp_path: Path) -> None:
+    logs = Logs(tmp_path)
+    logs.planned(0, 100)
+    logs.written("0", 100.5)
+    os.utime(tmp_path / "checkpoint" / "offsets" / "0")
+    logs.log.need_own(0)
 
 
 @pytest.mark.parametrize("planned", [0, 1, 3], ids=["none", "some", "more than the earlier one"])

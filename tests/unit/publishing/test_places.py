@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -18,13 +20,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import Row
-from sqlalchemy import Column, Integer, MetaData, Table, create_engine, text
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, text
 from sqlalchemy.dialects.sqlite import insert
 
 from watermark_source import complete_until, publish_in
 from watermark_source.errors import CorruptDataError, MissingPackageError, SourceError, UsageError
 from watermark_source.planning.watermark import MAX, Millis
-from watermark_source.publishing import database
+from watermark_source.publishing import database, delta
+from watermark_source.publishing.folder import Folder
 from watermark_source.publishing.mark import Mark, moment_of
 
 NOON = 1_764_417_600_000
@@ -180,14 +183,54 @@ def test_two_queries_under_one_name_are_refused_and_a_checkpoint_that_began_anew
         publish_in(connection, second, "counts")
         finish()
     with pytest.raises(UsageError, match=r"another query has stated under this name since .* batch 3 of file:/check"):
-        publish_in(connection, replace(first, watermark=MAX), "counts")
-    publish_in(connection, replace(second, watermark=Millis(NOON + 1)), "counts")
+        publish_in(connection, replace(first, batch=4, watermark=MAX), "counts")
+    publish_in(connection, replace(second, batch=4, watermark=Millis(NOON + 1)), "counts")
     connection.commit()
     assert complete_until(url) == moment_of(NOON + 1)
     # The second was stopped, and the first is started again, in the same driver.
-    publish_in(connection, replace(first, watermark=Millis(NOON + 2)), "counts")
+    publish_in(connection, replace(first, batch=4, watermark=Millis(NOON + 2)), "counts")
     connection.commit()
     assert complete_until(url) == moment_of(NOON + 2)
+
+
+def test_a_query_that_begins_anew_may_write_to_two_databases_that_a_kill_has_left_at_two_batches(
+    file: Path, tmp_path: Path
+) -> None:
+    other = shutil.copy(file, tmp_path / "copy.db")
+    with closing(sqlite3.connect(file)) as one, closing(sqlite3.connect(other)) as two:
+        for connection, batch in ((one, 10), (two, 9)):
+            publish_in(connection, replace(MARK, query="killed", batch=batch, writer="both"), "counts")
+        for batch in (0, 1):
+            anew = replace(MARK, query="anew", batch=batch, writer="both", watermark=Millis(NOON - 1))
+            for connection in (one, two):
+                publish_in(connection, anew, "counts")
+        publish_in(two, replace(MARK, query="killed", batch=11, writer="both"), "counts")
+        with pytest.raises(UsageError, match="another query has stated under this name since"):
+            publish_in(two, replace(MARK, query="anew", batch=2, writer="both"), "counts")
+
+
+@pytest.mark.parametrize("name", ["a%41b.db", "a#b.db", "ä b.db"])
+def test_a_file_of_a_database_is_named_as_it_is_written(tmp_path: Path, file: Path, name: str) -> None:
+    shutil.copy(file, tmp_path / name)
+    assert complete_until(f"sqlite:///{tmp_path / name}#counts") is None
+    assert complete_until(f"sqlite:///{tmp_path / name}?timeout=5#counts") is None
+    (tmp_path / name).unlink()
+    with pytest.raises(SourceError, match="cannot be read in"):
+        complete_until(f"sqlite:///{tmp_path / name}?timeout=5#counts")
+    assert not (tmp_path / name).exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "as_shown"),
+    [
+        ("mysql+pymysql://user:pass/word@host/shop?password=x#counts", "mysql+pymysql://host/shop#counts"),
+        ("sqlite:////data/shop.db#counts", "sqlite:////data/shop.db#counts"),
+        ("s3a://key:secret@lake/a@b/counts", "s3a://lake/a@b/counts"),
+        ("/lake/a?b@c#1", "/lake/a?b@c#1"),
+    ],
+)
+def test_no_secret_in_a_place_is_shown(place: str, as_shown: str) -> None:
+    assert database.shown(place) == as_shown
 
 
 def test_after_the_end_no_other_query_states_under_the_name(connection: sqlite3.Connection, url: str) -> None:
@@ -248,9 +291,30 @@ def test_what_is_not_a_connection_or_a_database_is_refused_and_named(file: Path,
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(UsageError, match="expected the URL of a database in SQLAlchemy's form"):
         complete_until("carrier-pigeon://host/shop#counts")
-    with pytest.raises(SourceError) as refused:
-        complete_until("mysql+pymysql://user:hunter2@127.0.0.1:1/shop#counts")
-    assert "hunter2" not in str(refused.value)
+    for place in ("user:hunter2@127.0.0.1:1/shop", "127.0.0.1:1/shop?user=a&password=hunter2"):
+        with pytest.raises(SourceError) as refused:
+            complete_until(f"mysql+pymysql://{place}#counts")
+        assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "level"),
+    [("mysql+pymysql", "READ COMMITTED"), ("postgresql+psycopg", "READ COMMITTED"), ("sqlite+pysqlite", None)],
+)
+def test_a_server_whose_default_shows_what_is_not_committed_is_not_asked_by_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, level: str | None
+) -> None:
+    """The time of a transaction that is rolled back would be ahead of the rows."""
+    asked: list[object] = []
+
+    def connect(engine: Engine) -> None:
+        asked.append(engine.get_execution_options().get("isolation_level"))
+        raise OSError
+
+    monkeypatch.setattr(Engine, "connect", connect)
+    with pytest.raises(SourceError):
+        complete_until(f"{scheme}:///shop#counts")
+    assert asked == [level]
 
 
 def test_a_row_that_no_writer_wrote_is_named(connection: sqlite3.Connection, url: str) -> None:
@@ -275,6 +339,16 @@ def commit(table: Path, version: int, mark: Mark | str | None, **more: object) -
     (log / f"{version:020}.json").write_text("\n".join(json.dumps(line) for line in lines))
 
 
+def test_the_commits_of_a_delta_table_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From an object store each takes some hundredth of a second, and a table may have forty thousand."""
+    for version in range(delta._AT_ONCE):
+        commit(tmp_path, version, replace(MARK, batch=version, watermark=Millis(NOON + version)))
+    all_are_read = threading.Barrier(delta._AT_ONCE, timeout=20)
+    read = Folder.read
+    monkeypatch.setattr(Folder, "read", lambda *given: (read(*given), all_are_read.wait())[0])
+    assert complete_until(tmp_path) == moment_of(NOON + delta._AT_ONCE - 1)
+
+
 def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_and_a_new_checkpoint(
     tmp_path: Path,
 ) -> None:
@@ -284,6 +358,7 @@ def test_the_newest_time_in_the_commits_of_a_delta_table_counts_over_optimize_an
     commit(tmp_path, 2, replace(MARK, batch=4, watermark=Millis(NOON + 5)))
     commit(tmp_path, 3, None, operation="OPTIMIZE")
     commit(tmp_path, 4, "loaded by hand", userMetadata={"by": "hand"})
+    commit(tmp_path, 4, "[" * 100_000)
     assert complete_until(tmp_path) == moment_of(NOON + 5)
     commit(tmp_path, 4, "loaded by hand")
     assert complete_until(tmp_path) == moment_of(NOON + 5)

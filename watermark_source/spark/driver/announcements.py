@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from watermark_source.clock import Clock
@@ -136,7 +136,7 @@ class Announcements:
         if not self._is_restored:
             self._restore(state)
         if self._of_run is not None:
-            table = self._table = advanced(self._of_run.table, kept_positions(state, logs, self._table.topic), cap)
+            table = self._table = _advanced(self._of_run.table, state, logs, cap)
             self._of_run = replace(self._of_run, table=table)
             return self._of_run
         until = time.monotonic() + (_WAIT_OF_RUN if is_run else self._wait())
@@ -145,7 +145,7 @@ class Announcements:
             wait, topic_now = max(0.0, until - time.monotonic()), self._may_advance(state, asked_at, cap)
             read = self._log.read(self._position, self._id, wait=wait, topic_now=topic_now)
             self._take(read, state, logs, cap)
-            is_of_another = bool(logs.ids) and read.topic is not None and read.topic not in logs.ids.values()
+            is_of_another = read.topic is not None and not _is_one_of(read.topic, logs.ids)
             if is_of_another:
                 read = replace(read, is_current=False, trouble=_ANOTHER_TOPIC)
             # A run waits for what another try may cure: its next plans come too late.
@@ -234,7 +234,7 @@ class Announcements:
         self._position = self._position if read.next_position is None else read.next_position
         if read.topic is not None:
             table, remarks = with_statements(self._table, read.statements, read.topic)
-            self._table = advanced(table, kept_positions(state, logs, read.topic), cap)
+            self._table = _advanced(table, state, logs, cap)
             self._remark(remarks)
         self._heard.update(name for each in read.statements if (name := self._writer_of(each)) is not None)
         about_others = {a.topic: a for each in read.statements if isinstance(a := each.statement, Announcement)}
@@ -357,3 +357,13 @@ class Announcements:
         if time.monotonic() - self._looked_at >= _LOOK_AGAIN:
             self._looked_at = time.monotonic()
             self._discovery.looked_since(self._looked_at, wait=0)
+
+
+def _advanced(table: AnnouncedTable, state: SourceState, logs: ObservedLogs, cap: Millis | None) -> AnnouncedTable:
+    """Return the table as of the state's positions, which reach nothing that is announced of another topic."""
+    return advanced(table, kept_positions(state, logs), cap) if _is_one_of(table.topic, state.ids) else table
+
+
+def _is_one_of(topic: str | None, ids: Mapping[str, str]) -> bool:
+    """Return whether announcements are about a topic with one of these ids, as far as ids are known."""
+    return not ids or topic in ids.values()
