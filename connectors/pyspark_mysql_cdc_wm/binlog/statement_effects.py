@@ -226,6 +226,11 @@ def _rename(walk: Walk) -> StatementEffect:
 
 
 def _drop(walk: Walk) -> StatementEffect:
+    if walk.word("INDEX"):
+        walk.skip_if_exists()
+        if walk.step().text.upper() != "PRIMARY" or not walk.word("ON"):
+            return NOTHING
+        return StatementEffect(altered=frozenset((walk.table(),)), columns=AlteredColumns(rekeys=True))
     if walk.is_word("TEMPORARY") or walk.is_word(*_NOT_OF_TABLES):
         return NOTHING
     if walk.word("DATABASE", "SCHEMA"):
