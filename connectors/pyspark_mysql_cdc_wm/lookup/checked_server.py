@@ -89,11 +89,12 @@ class CheckedServer:
         value = self.settings.get(name)
         return None if value is None else _ON.get(value, value)
 
-    def lasting(self, remedy: str) -> str:
-        """Return a remedy whose SET GLOBAL outlives a restart: MySQL can store a setting, MariaDB cannot."""
-        if not self.connection.is_mariadb:
-            return remedy.replace("SET GLOBAL", "SET PERSIST")
-        return f"{remedy}. Write the same in its configuration file" if "SET GLOBAL" in remedy else remedy
+    def lasting(self, values: Mapping[str, object], then: str = "") -> str:
+        """Return the statements that set variables for good, and what follows them: MariaDB cannot store a setting."""
+        mariadb = self.connection.is_mariadb
+        word = "GLOBAL" if mariadb else "PERSIST"
+        stated = "; ".join(f"SET {word} {name} = {value}" for name, value in values.items()) + then
+        return f"{stated}. Write the same in its configuration file" if mariadb else stated
 
     @cached_property
     def sources(self) -> Sources:

@@ -142,7 +142,7 @@ def _retention(server: CheckedServer) -> str | Caution:
         return format_duration(1_000 * kept) + snapshot
     return Caution(
         f"for {format_duration(1_000 * kept)}{snapshot}. A query that is stopped for longer cannot resume. On the "
-        "server: " + server.lasting(f"SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}")
+        "server: " + server.lasting({"binlog_expire_logs_seconds": max(7 * _DAY_SECONDS, needed)})
     )
 
 
@@ -223,8 +223,7 @@ def _crashes(server: CheckedServer) -> str | Caution:
     shown = ", ".join(f"{name} is {value}" for name, value in others.items())
     return Caution(
         f"{shown}: after a crash of the machine (not of the server alone) the binlog may lack changes that the tables "
-        "have, or have some that they lack. On the server: "
-        + server.lasting("; ".join(f"SET GLOBAL {name} = 1" for name in others))
+        "have, or have some that they lack. On the server: " + server.lasting(dict.fromkeys(others, 1))
     )
 
 
