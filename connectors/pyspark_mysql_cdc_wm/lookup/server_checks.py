@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_may_dump
-from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
@@ -55,8 +55,7 @@ def _logged(server: CheckedServer) -> str:
 
 def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
     """Check that the server logs the databases of tables; raises as ``LoggedDatabases.check``."""
-    status = connection.one(end_statement(connection)) or ()
-    LoggedDatabases.of(status, connection, selection).check(connection.settings.where, tables)
+    LoggedDatabases.of(LogStatus(connection).shown(), connection, selection).check(connection.settings.where, tables)
 
 
 class LoggedDatabases(NamedTuple):
