@@ -10,7 +10,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import ColumnChange
 from pyspark_mysql_cdc_wm.binlog.statement_effects import effect_of
 from pyspark_mysql_cdc_wm.options.tables import TableName
-from pyspark_mysql_cdc_wm.reading import schema_changes
+from pyspark_mysql_cdc_wm.reading.delivered_tables import warn_once
 from pyspark_mysql_cdc_wm.reading.schema_changes import Known
 from pyspark_mysql_cdc_wm.records.layout import WHOLE_ROWS, ColumnChoice, Layout
 from watermark_source.errors import SchemaError, UnsupportedFormatError
@@ -101,7 +101,7 @@ def test_a_column_that_comes_to_rows_in_json_is_warned_of(text: str, caplog: pyt
     ],
 )
 def test_another_primary_key_is_warned_of_once(text: str, layout: Layout, caplog: pytest.LogCaptureFixture) -> None:
-    schema_changes.warn_once.cache_clear()
+    warn_once.cache_clear()
     for _ in range(2):
         compare(text, layout)
     changed = f"binlog f position 9: {text}: it changed the primary key of shop.t, and logged no row"
