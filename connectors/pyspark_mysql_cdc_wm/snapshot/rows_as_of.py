@@ -255,9 +255,7 @@ class RollBack:
 
 
 def _widest(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which a key is the same value after its column was widened, as INT is to BIGINT."""
-    if pa.types.is_integer(kind):
-        return pa.int64()
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    return pa.decimal128(LONGEST_DECIMAL, kind.scale) if pa.types.is_decimal(kind) else kind
+    """Return a type in which a key is the same value after its column was widened, as INT is to BIGINT UNSIGNED."""
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return pa.decimal128(LONGEST_DECIMAL, kind.scale if pa.types.is_decimal(kind) else 0)
+    return pa.float64() if pa.types.is_floating(kind) else kind
