@@ -12,7 +12,7 @@ import pytest
 from pyspark_mysql_cdc_wm.binlog.character_sets import first_codes_alone
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from pyspark_mysql_cdc_wm.snapshot.key_order import condition
 from services.containers import Where
 from services.mysql import MySql, mysql_service
 from services.mysql_client import connect
@@ -23,6 +23,7 @@ from tests.integration.mysql_lives import ALL, Life
 from tests.integration.mysql_streams import RIGHTS, USER, make_user
 from tests.integration.mysql_writers import writers
 from watermark_source.errors import UnsupportedFormatError, WatermarkSourceError
+from watermark_source.planning.snapshot_ranges import Chunk
 
 pytestmark = pytest.mark.service
 
@@ -186,7 +187,7 @@ def test_a_chunk_reads_no_more_of_the_index_than_its_rows(declared: str, mysql_d
         f"CREATE TABLE t ({name} {' '.join(kind)}, day INT, id INT, PRIMARY KEY ({name}, day, id))",
         f"INSERT INTO t VALUES {rows}", "ANALYZE TABLE t",
     )  # fmt: skip
-    of_chunk = condition(key, KeyRange((name, "day", "id", 2, 17, 1_750), (name, "day", "id", 2, 18, 1_850)))
+    of_chunk = condition(key, Chunk((name, "day", "id", 2, 17, 1_750), (name, "day", "id", 2, 18, 1_850)))
     server = mysql_database.server
     with connect(server.host, server.port, database=mysql_database.name) as connection, connection.cursor() as cursor:
         cursor.execute(f"SELECT id FROM t{of_chunk}")

@@ -46,7 +46,7 @@ def either(request: pytest.FixtureRequest, mysql: MySql) -> Iterator[MySql]:
 def database(either: MySql, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
     monkeypatch.setattr(table_list, "REFRESH_SECONDS", 0.0)
     # What is warned of once in a process.
-    delivered_tables._warn_once.cache_clear()
+    delivered_tables.warn_once.cache_clear()
     with new_database(either) as made:
         fill(made, "t", 3)
         fill(made, "secret", 3)

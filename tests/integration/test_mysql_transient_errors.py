@@ -19,13 +19,13 @@ from pyspark_mysql_cdc_wm.lookup.table_columns import described
 from pyspark_mysql_cdc_wm.options.tables import TableName
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from services.errors import ServiceError
 from services.mysql import MySql
 from services.mysql_client import connect, run
 from tests.integration.mysql_binlog import Database, end_of_binlog, root
 from tests.integration.mysql_streams import PASSWORD, USER
 from watermark_source.errors import UnreachableError
+from watermark_source.planning.snapshot_ranges import Chunk
 
 pytestmark = pytest.mark.service
 
@@ -156,7 +156,7 @@ def chunk(database: Database, view: ConsistentView, table: TableName, *, by_key:
         [columns.type_by_name[name] for name in names],
         key=columns.key_columns,
         chunked_by=columns.chunk_columns if by_key else (),
-        keys=KeyRange(None, None),
+        keys=Chunk(None, None),
     )
 
 

@@ -61,12 +61,10 @@ class AlteredColumns(NamedTuple):
     """Pairs of the names before and after."""
     dropped: frozenset[str] = frozenset()
     added: frozenset[str] = frozenset()
-    others: bool = False
-    """Whether columns may also have other types, labels or places, or the table another primary key."""
     generated: frozenset[str] = frozenset()
     """Columns that are declared again with an expression, by their names before and after."""
     converts: bool = False
-    """Whether values of columns may be converted to another type or character set, which logs no rows."""
+    """Whether columns may have other types, character sets or places, to which values are converted without rows."""
     rekeys: bool = False
     """Whether the table has another primary key, or none."""
 
@@ -102,10 +100,9 @@ def parts_of_alter(walk: Walk, *, ignores: bool) -> AlterParts:
     dropped = frozenset(name for part in parts if (name := _dropped_column(part)) is not None)
     added = frozenset(name for part in parts if (name := _added_column(part)) is not None)
     rekeys = any(map(_rekeys, parts))
-    redefined = rekeys or any(_upper(part, 0) in _REDECLARE for part in parts)
     generated = frozenset(name for part in parts for name in _generated_columns(part))
     converts = any(map(_converts, parts))
-    columns = AlteredColumns(renamed, dropped, added, redefined, generated, converts=converts, rekeys=rekeys)
+    columns = AlteredColumns(renamed, dropped, added, generated, converts=converts, rekeys=rekeys)
     return AlterParts(is_whole or bool(others), frozenset(others), columns)
 
 
@@ -113,7 +110,10 @@ def _rekeys(part: Sequence[Token]) -> bool:
     if _upper(part, 0) == "DROP" and _upper(part, 1) in ("INDEX", "KEY", "CONSTRAINT"):
         # The key's name is PRIMARY, which must be quoted here.
         return any(token.text.upper() == "PRIMARY" for token in part[2:])
-    return any(_upper(part, at) == "PRIMARY" for at in range(len(part)))
+    # In a column's definition KEY alone is PRIMARY KEY.
+    words = ("PRIMARY", "KEY") if _upper(part, 0) in _REDECLARE or _added_column(part) is not None else ("PRIMARY",)
+    before = ("UNIQUE", "BY", "LINEAR")
+    return any(_upper(part, at) in words and _upper(part, at - 1) not in before for at in range(len(part)))
 
 
 def _converts(part: Sequence[Token]) -> bool:

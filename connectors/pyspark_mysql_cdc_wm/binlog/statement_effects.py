@@ -226,6 +226,11 @@ def _rename(walk: Walk) -> StatementEffect:
 
 
 def _drop(walk: Walk) -> StatementEffect:
+    if walk.word("INDEX"):
+        walk.skip_if_exists()
+        if walk.step().text.upper() != "PRIMARY" or not walk.word("ON"):
+            return NOTHING
+        return StatementEffect(altered=frozenset((walk.table(),)), columns=AlteredColumns(rekeys=True))
     if walk.is_word("TEMPORARY") or walk.is_word(*_NOT_OF_TABLES):
         return NOTHING
     if walk.word("DATABASE", "SCHEMA"):
@@ -338,14 +343,9 @@ def _set(walk: Walk) -> StatementEffect:
     return StatementEffect(RowsStatement()) if walk.is_word("SET") else _statement(walk)
 
 
-def _insert(walk: Walk) -> StatementEffect:
+def _written(walk: Walk, *then: str) -> StatementEffect:
     walk.skip_words(*_MODIFIERS)
-    return _changed(walk)
-
-
-def _update(walk: Walk) -> StatementEffect:
-    walk.skip_words(*_MODIFIERS)
-    return _changed(walk, "SET")
+    return _changed(walk, *then)
 
 
 def _delete(walk: Walk) -> StatementEffect:
@@ -407,8 +407,8 @@ _STATEMENTS: Final[Mapping[str, Callable[[Walk], StatementEffect]]] = {
     "ANALYZE": _analyze,
     "REPAIR": _repair,
     "SET": _set,
-    **dict.fromkeys(("INSERT", "REPLACE"), _insert),
-    "UPDATE": _update,
+    **dict.fromkeys(("INSERT", "REPLACE"), _written),
+    "UPDATE": lambda walk: _written(walk, "SET"),
     "DELETE": _delete,
     "LOAD": _load,
 }

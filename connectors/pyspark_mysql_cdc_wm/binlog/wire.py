@@ -168,7 +168,7 @@ class Fault(Worded):
     NO_COLUMN = 8, "a row without any column; set binlog_row_image to FULL, in sessions too, and begin a new query"
     TABLE = 9, "a row event without a table map"
     GTID = 10, "a transaction's identifier (GTID event) that cannot be read"
-    UNKNOWN_EVENT = 11, "an event of a type that this version does not read and that must not be ignored"
+    UNKNOWN_EVENT = 11, "an event that is not read and must not be ignored (26: lost changes); begin a new query"
     DECIMAL = 12, "a decimal number that has digits above nine"
     JSON = 13, "a JSON document that does not fit its value"
     JSON_DEPTH = 14, "a JSON document nested deeper than the server allows (100)"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Set
 
 from pyspark_mysql_cdc_wm.binlog.log_position import BINLOG, GtidSet, LogPosition, file_number
-from pyspark_mysql_cdc_wm.client.connection import MySqlConnection
+from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
 from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from watermark_source.contract.stream import Ends
 from watermark_source.errors import (
@@ -36,14 +36,22 @@ class LogStatus:
         """
         return self.executed_end()[0]
 
-    def executed_end(self) -> tuple[LogPosition, GtidSet]:
-        """Return the end, and the transactions that were committed before the request; raises as ``end``."""
+    def shown(self) -> Row:
+        """Return file and position of the end, ``binlog_do_db`` and ``binlog_ignore_db``, on MySQL the executed GTIDs.
+
+        Raises as ``end``.
+        """
         status = self._connection.one(end_statement(self._connection))
         if status is None:
             raise UnsupportedFormatError(
                 f"{self._connection.settings.where} writes no binlog (log_bin is OFF). Set log_bin in its "
                 "configuration and restart it"
             )
+        return status
+
+    def executed_end(self) -> tuple[LogPosition, GtidSet]:
+        """Return the end, and the transactions that were committed before the request; raises as ``end``."""
+        status = self.shown()
         # MariaDB has no such column.
         executed = str(status[4]) if len(status) > 4 else ""
         return LogPosition(file_number(status[0]), int(status[1])), GtidSet.parse(executed)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyspark.sql.types import StructType
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row
-from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement, replica_statement
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus, replica_statement
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import stream_layout
 from pyspark_mysql_cdc_wm.lookup.table_columns import ShownTables, TableColumns, described, versioned_error
@@ -18,7 +18,7 @@ from pyspark_mysql_cdc_wm.lookup.table_list import VERSIONED, Tables, check_foun
 from pyspark_mysql_cdc_wm.options.mysql_options import MySqlOptions
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
 from pyspark_mysql_cdc_wm.records.layout import Layout
-from watermark_source.errors import RefusedError, SourceError, UnsupportedFormatError
+from watermark_source.errors import RefusedError, SourceError
 from watermark_source.spark.stream_schema import stream_schema
 
 _ON = {"1": "ON", "0": "OFF"}
@@ -89,11 +89,12 @@ class CheckedServer:
         value = self.settings.get(name)
         return None if value is None else _ON.get(value, value)
 
-    def lasting(self, remedy: str) -> str:
-        """Return a remedy whose SET GLOBAL outlives a restart: MySQL can store a setting, MariaDB cannot."""
-        if not self.connection.is_mariadb:
-            return remedy.replace("SET GLOBAL", "SET PERSIST")
-        return f"{remedy}. Write the same in its configuration file" if "SET GLOBAL" in remedy else remedy
+    def lasting(self, values: Mapping[str, object], then: str = "") -> str:
+        """Return the statements that set variables for good, and what follows them: MariaDB cannot store a setting."""
+        mariadb = self.connection.is_mariadb
+        word = "GLOBAL" if mariadb else "PERSIST"
+        stated = "; ".join(f"SET {word} {name} = {value}" for name, value in values.items()) + then
+        return f"{stated}. Write the same in its configuration file" if mariadb else stated
 
     @cached_property
     def sources(self) -> Sources:
@@ -119,17 +120,8 @@ class CheckedServer:
 
     @cached_property
     def log_status(self) -> Row:
-        """File and position of the binlog's end, then ``binlog_do_db`` and ``binlog_ignore_db``.
-
-        Raises:
-            UnsupportedFormatError: the server writes no binlog.
-        """
-        status = self.connection.one(end_statement(self.connection))
-        if status is None:
-            raise UnsupportedFormatError(
-                f"{self.where} shows no end of its binlog. Set log_bin in its configuration and restart it"
-            )
-        return status
+        """The end of the binlog; raises as ``LogStatus.end``."""
+        return LogStatus(self.connection).shown()
 
     @cached_property
     def selection(self) -> Selection:

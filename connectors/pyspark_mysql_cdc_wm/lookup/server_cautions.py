@@ -19,6 +19,8 @@ from watermark_source.checks import Caution, Check
 from watermark_source.durations import format_duration
 
 _DAY_SECONDS = 86_400
+_RETENTION = {"binlog_expire_logs_seconds": 1, "expire_logs_days": _DAY_SECONDS}
+"""Settings of how long the binlog is kept, with the seconds of their unit: MySQL 8.0 refuses both at once."""
 _SLOW_BYTES_A_SECOND = 10_000_000
 """Speed of a slow snapshot in bytes per second, over a slow network into a slow sink."""
 _ROOM = 3
@@ -127,7 +129,7 @@ def _engine(server: CheckedServer) -> str | Caution:
 
 
 def _retention(server: CheckedServer) -> str | Caution:
-    kept = _kept_seconds(server)
+    setting, kept = _kept(server)
     size = 0
     if server.options.reads_tables:
         size = sum(int(each or 0) for _, (each,) in rows_of_tables(server.connection, _SIZES, server.table_names))
@@ -135,25 +137,23 @@ def _retention(server: CheckedServer) -> str | Caution:
     snapshot = (
         f"; a snapshot of {size // 1_000_000} MB takes up to {format_duration(1_000 * seconds)}" if seconds >= 1 else ""
     )
-    if kept is None:
+    if not kept:
         return f"until an administrator purges it{snapshot}"
     needed = max(_DAY_SECONDS, _ROOM * seconds)
     if kept >= needed:
         return format_duration(1_000 * kept) + snapshot
     return Caution(
         f"for {format_duration(1_000 * kept)}{snapshot}. A query that is stopped for longer cannot resume. On the "
-        "server: " + server.lasting(f"SET GLOBAL binlog_expire_logs_seconds = {max(7 * _DAY_SECONDS, needed)}")
+        "server: " + server.lasting({setting: -(-max(7 * _DAY_SECONDS, needed) // _RETENTION[setting])})
     )
 
 
-def _kept_seconds(server: CheckedServer) -> int | None:
-    """Return how long in seconds the server keeps binlog files; ``None`` if it never purges them by itself."""
-    settings = server.settings
-    if server.switch("binlog_expire_logs_auto_purge") == "OFF":
-        return None
-    seconds = int(settings.get("binlog_expire_logs_seconds", 0))
-    seconds = seconds or round(float(settings.get("expire_logs_days", 0)) * _DAY_SECONDS)
-    return seconds or None
+def _kept(server: CheckedServer) -> tuple[str, int]:
+    """Return which setting purges binlog files, and how long in seconds they are kept; 0 if the server purges none."""
+    setting = next((each for each in _RETENTION if float(server.settings.get(each, 0))), "")
+    if not setting or server.switch("binlog_expire_logs_auto_purge") == "OFF":
+        return setting, 0
+    return setting, round(float(server.settings[setting]) * _RETENTION[setting])
 
 
 def cascades(server: CheckedServer) -> str | Caution:
@@ -223,8 +223,7 @@ def _crashes(server: CheckedServer) -> str | Caution:
     shown = ", ".join(f"{name} is {value}" for name, value in others.items())
     return Caution(
         f"{shown}: after a crash of the machine (not of the server alone) the binlog may lack changes that the tables "
-        "have, or have some that they lack. On the server: "
-        + server.lasting("; ".join(f"SET GLOBAL {name} = 1" for name in others))
+        "have, or have some that they lack. On the server: " + server.lasting(dict.fromkeys(others, 1))
     )
 
 

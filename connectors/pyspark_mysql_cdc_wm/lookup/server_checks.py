@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.client.connection import MySqlConnection, Row, check_may_dump
-from pyspark_mysql_cdc_wm.lookup.binlog_status import end_statement
+from pyspark_mysql_cdc_wm.lookup.binlog_status import LogStatus
 from pyspark_mysql_cdc_wm.lookup.checked_server import CheckedServer
 from pyspark_mysql_cdc_wm.lookup.committed_transactions import GTIDS_ON, shows_all_of_its_end
 from pyspark_mysql_cdc_wm.lookup.server_cautions import advice
@@ -55,8 +55,7 @@ def _logged(server: CheckedServer) -> str:
 
 def check_logged(connection: MySqlConnection, selection: Selection, tables: Iterable[TableName]) -> None:
     """Check that the server logs the databases of tables; raises as ``LoggedDatabases.check``."""
-    status = connection.one(end_statement(connection)) or ()
-    LoggedDatabases.of(status, connection, selection).check(connection.settings.where, tables)
+    LoggedDatabases.of(LogStatus(connection).shown(), connection, selection).check(connection.settings.where, tables)
 
 
 class LoggedDatabases(NamedTuple):
@@ -214,31 +213,24 @@ class _Needed(NamedTuple):
     setting: str
     value: str
     why: str
-    remedy: str
+    then: str | None = ""
+    """What follows the statement that sets it; ``None`` if only a restart does."""
+
+    def remedy(self, server: CheckedServer) -> str:
+        if self.then is None:
+            return f"set {self.setting} in the server's configuration and restart it"
+        return server.lasting({self.setting: f"'{self.value}'"}, self.then)
 
 
+_OPEN_SESSIONS = "; sessions that are open keep their own {} until they end"
 _SETTINGS = (
-    _Needed(
-        "log_bin", "ON", "there is no binlog to read",
-        "set log_bin in the server's configuration and restart it",
-    ),
-    _Needed(
-        "binlog_format", "ROW", "other formats log statements, not rows",
-        "SET GLOBAL binlog_format = 'ROW'; sessions that are open keep their own format until they end",
-    ),
-    _Needed(
-        "binlog_row_image", "FULL", "rows would lack columns",
-        "SET GLOBAL binlog_row_image = 'FULL'; sessions that are open keep their own image until they end",
-    ),
-)  # fmt: skip
+    _Needed("log_bin", "ON", "there is no binlog to read", None),
+    _Needed("binlog_format", "ROW", "other formats log statements, not rows", _OPEN_SESSIONS.format("format")),
+    _Needed("binlog_row_image", "FULL", "rows would lack columns", _OPEN_SESSIONS.format("image")),
+)
+_METADATA = _Needed("binlog_row_metadata", "FULL", "tables would be logged without the names of their columns")
 _APPLIED = ("log_replica_updates", "log_slave_updates")
 """Names of the setting: that of MySQL since 8.0.26, and that of MariaDB and of earlier MySQL."""
-_METADATA = _Needed(
-    "binlog_row_metadata",
-    "FULL",
-    "tables would be logged without the names of their columns",
-    "SET GLOBAL binlog_row_metadata = 'FULL'",
-)
 
 
 def checks_of(options: MySqlOptions) -> tuple[Check[CheckedServer], ...]:
@@ -282,7 +274,7 @@ def _setting(needed: _Needed, server: CheckedServer) -> str:
     if value.upper() != needed.value:
         raise UnsupportedFormatError(
             f"{server.where}: {needed.setting} is {value or 'empty'}, and must be {needed.value}: "
-            f"{needed.why}. On the server: {server.lasting(needed.remedy)}"
+            f"{needed.why}. On the server: {needed.remedy(server)}"
         )
     return value
 
@@ -298,7 +290,7 @@ def _metadata(server: CheckedServer) -> str | Caution:
         return Caution(
             "MINIMAL: names of columns, labels of ENUM and SET and the primary key are not logged, and those at the "
             "time of reading are used. A change older than a statement that may have changed the table's columns ends "
-            f"the query. On the server: {server.lasting(_METADATA.remedy)}"
+            f"the query. On the server: {_METADATA.remedy(server)}"
         )
     return _setting(_METADATA, server)
 

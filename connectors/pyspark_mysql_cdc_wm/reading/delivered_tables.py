@@ -22,7 +22,8 @@ from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from watermark_source.errors import RefusedError
 
 _log = logging.getLogger(__name__)
-_warn_once = lru_cache(maxsize=1_000)(partial(_log.warning, "%s"))
+warn_once = lru_cache(maxsize=1_000)(partial(_log.warning, "%s"))
+"""Log a warning, once in a process."""
 
 
 class Part:
@@ -86,5 +87,5 @@ class DeliveredTables:
                 f"{self._rights.refusal(name)}; the query then resumes where it ended. The stream has rows of the "
                 f"table. Or leave it out of the option tables, for example by the regular expression {others}"
             )
-        _warn_once(self._rights.left_out(name))
+        warn_once(self._rights.left_out(name))
         return False

@@ -16,12 +16,11 @@ from pyspark_mysql_cdc_wm.reading.stream_to_read import StreamToRead
 from pyspark_mysql_cdc_wm.records.changes import Changes
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Mask
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import LoggedOrder, chunk_names
 from watermark_source.contract.read_batch import ReadBatch
 from watermark_source.contract.stream import Relocation
 from watermark_source.errors import InternalError
-from watermark_source.planning.snapshot_ranges import SnapshotBatch
+from watermark_source.planning.snapshot_ranges import Chunk, SnapshotBatch
 from watermark_source.planning.split import Piece, SplitRange
 
 
@@ -62,8 +61,7 @@ class MySqlRangeReader:
         for wanted in ranges:
             chunk = batch.chunks.get(wanted)
             if chunk is not None:
-                reading = TableReading.of(wanted.split.log)
-                chunks.append(TableChunk(wanted.split, reading, KeyRange(chunk.lower, chunk.upper)))
+                chunks.append(TableChunk(wanted.split, TableReading.of(wanted.split.log), chunk))
             elif wanted.split == BINLOG:
                 yield from self._read_beside(wanted, batch, None)
             else:
@@ -119,4 +117,4 @@ class _Copied(Part):
         table = self._key(TableName(changes.table.database, changes.table.table))
         if table in self._complete:
             return None
-        return self._order.within(changes, KeyRange(None, self._copied[table]))
+        return self._order.within(changes, Chunk(None, self._copied[table]))

@@ -6,7 +6,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from functools import lru_cache, partial
 from typing import NamedTuple
 
 from pyspark_mysql_cdc_wm.binlog.ddl_statements import (
@@ -28,14 +27,13 @@ from pyspark_mysql_cdc_wm.client.login_settings import LoginSettings
 from pyspark_mysql_cdc_wm.lookup.rights import Rights
 from pyspark_mysql_cdc_wm.lookup.stream_layout import without_event_time
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName
-from pyspark_mysql_cdc_wm.reading.delivered_tables import DeliveredTables
+from pyspark_mysql_cdc_wm.reading.delivered_tables import DeliveredTables, warn_once
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
 from pyspark_mysql_cdc_wm.records.table_definition import ALL_METADATA, TableMap, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_SECONDS
 from watermark_source.errors import RefusedError, SchemaError, UnsupportedFormatError
 
 _log = logging.getLogger(__name__)
-_warn_once = lru_cache(maxsize=1_000)(partial(_log.warning, "%s"))
 
 _WITHOUT_PAST = (
     "the table was altered, emptied, dropped or created again since the last committed batch, or statements were "
@@ -117,7 +115,7 @@ class Known:
                     if by_name
                     else ("columns with names of the stream's", "keep their values under these names")
                 )
-                _warn_once(
+                warn_once(
                     f"{change.where}: it gave {name} {kind}, and logged no row: {', '.join(sorted(new))}. Rows that "
                     f"were delivered before it {rows}, and the server may have a default there"
                 )
@@ -127,7 +125,7 @@ class Known:
             f"{', '.join(sorted(reused))}. Rows that were delivered have the values of the previous column"
         )
         if by_name or self.ignores_new_columns:
-            _warn_once(what)
+            warn_once(what)
             return
         raise SchemaError(
             f"{what}. Begin a new query, or add columns to ignoredChanges: rows from here on are then delivered "
@@ -137,7 +135,7 @@ class Known:
     def _compare_values(self, name: TableName, change: ColumnChange, *, ignores_unlogged: bool) -> None:
         """Refuse or warn of changes to the values of existing rows; raises as ``compare_altered``."""
         if change.columns.rekeys:
-            _warn_once(
+            warn_once(
                 f"{change.where}: it changed the primary key of {name}, and logged no row: changes from here on are "
                 "rows of the new key, and a copy that is merged by the previous one keeps or loses rows. Merge by the "
                 "new key, if the table has one, and read the table again by the option rereadTables or begin a new "
@@ -150,9 +148,9 @@ class Known:
             )
             if not ignores_unlogged:
                 raise UnsupportedFormatError(f"{what}. {UNLOGGED_REMEDY}")
-            _warn_once(f"{what}; ignoredChanges has tables, so rows that were delivered keep their values")
+            warn_once(f"{what}; ignoredChanges has tables, so rows that were delivered keep their values")
         elif change.columns.converts:
-            _warn_once(
+            warn_once(
                 f"{change.where}: it declared columns of {name} anew, and logged no row: values that the new types or "
                 "character sets do not hold are rounded, cut, padded or replaced on the server, and rows that were "
                 "delivered before it keep the previous ones"
@@ -176,7 +174,7 @@ class Known:
             # Of a table that does not exist now no column is described.
             if (held := has_now()) and event_time.among(held) is None:
                 raise without_event_time(event_time, name, None)
-            _warn_once(f"{name} was altered: {where} it lacks {event_time.name}: its rows are dated by their commit")
+            warn_once(f"{name} was altered: {where} it lacks {event_time.name}: its rows are dated by their commit")
         if self.layout.choice is not None:
             return
         of_table, stream = _without_case(filter(self.choice.has, columns)), _without_case(self.layout.names)
@@ -191,11 +189,11 @@ class Known:
                     f"also {', '.join(new)}. Or add columns to ignoredChanges, to continue without them, or rowFormat "
                     "to json in a new query, which accepts any"
                 )
-            _warn_once(
+            warn_once(
                 f"{altered}has columns that the stream lacks: {', '.join(sorted(more))}. Their values are not delivered"
             )
         if less := [column for folded, column in stream.items() if folded not in of_table]:
-            _warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
+            warn_once(f"{name} was altered: {where} it lacks columns of the stream, which are null: {', '.join(less)}")
 
 
 def _without_case(names: Iterable[str]) -> Mapping[str, str]:
@@ -264,7 +262,7 @@ def _note_ignored(definitions: Definitions, unlogged: Unlogged) -> None:
         raise UnsupportedFormatError(_WITHOUT_PAST)
     if ignored:
         more = f", and {len(ignored) - 1} more" if len(ignored) > 1 else ""
-        _warn_once(
+        warn_once(
             f"{ignored[0]}{more}: logged in place of rows, or not followed; ignoredChanges has "
             f"{unlogged.statements.value}: their changes are not delivered"
         )

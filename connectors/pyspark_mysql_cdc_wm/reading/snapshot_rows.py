@@ -30,10 +30,10 @@ from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_
 from pyspark_mysql_cdc_wm.records.table_definition import TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.snapshot.chunk_bounds import SWAP_PAUSE_SECONDS, SWAP_SECONDS
 from pyspark_mysql_cdc_wm.snapshot.consistent_view import ConsistentView
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange
 from pyspark_mysql_cdc_wm.snapshot.rows_as_of import LoggedOrder, RollBack, chunk_names
 from watermark_source.arrow_columns import repeated
 from watermark_source.contract.read_batch import ReadBatch
+from watermark_source.planning.snapshot_ranges import Chunk
 from watermark_source.planning.split import Split
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class TableChunk(NamedTuple):
 
     split: Split
     reading: TableReading
-    keys: KeyRange
+    keys: Chunk
 
     @property
     def table(self) -> TableName:

@@ -35,14 +35,15 @@ from watermark_source.machine_code.native import Word, address_of, compiled, sam
 
 NO_TABLE = -1
 _UNKNOWN_MAP = -1
-_KNOWN_AT_MOST = 256
+_LEAST_ROOM = 256
 # The text of the server's version in a FORMAT_DESCRIPTION event.
 _VERSION_BEGIN, _VERSION_END = HEADER_SIZE + 2, HEADER_SIZE + 52
 # Columns of the table of descriptions: number in the binlog, where the description lies, its size, the table it is
 # of, when it was last seen.
 _ID, _PLACE, _SIZE, _TABLE, _SEEN = range(5)
-# What is carried from event to event: the transaction's number among those seen, its commit time, a clock for _SEEN.
-_TRANSACTION, _COMMITTED, _CLOCK = range(3)
+# What is carried from event to event: the transaction's number among those seen, its commit time, a clock for _SEEN,
+# and when that was the last rows': a statement describes all of its tables before its rows.
+_TRANSACTION, _COMMITTED, _CLOCK, _ROWS_SEEN = range(4)
 
 _NOTHING, _GTID, _MAP, _ROWS, _REFUSED = range(5)
 _TABLE_ID = np.int64(TABLE_ID_SIZE)
@@ -120,6 +121,7 @@ def _route(  # noqa: PLR0911, PLR0912, PLR0917 - arrays in, arrays out
                 if known[k, _ID] == number and known[k, _SEEN] > latest:
                     latest = known[k, _SEEN]
                     table = known[k, _TABLE]
+            carried[_ROWS_SEEN] = carried[_CLOCK]
             # A last event of a statement without any row names no table.
             if latest < 0 and number != _DUMMY_TABLE:
                 return np.int64(Fault.TABLE), i
@@ -160,7 +162,7 @@ class Router:
         self._wanted, self._reads = wanted, reads
         self._writer = WriterVersion()
         self._numbers: dict[bytes, int] = {}
-        self._carried = np.zeros(3, np.int64)
+        self._carried = np.zeros(4, np.int64)
         self._forget()
 
     @property
@@ -194,8 +196,8 @@ class Router:
                 return routes
             self._learn(memory[events[at, START] + HEADER_SIZE : events[at, STOP]].tobytes(), file, events[at])
 
-    def _forget(self) -> None:
-        self._known = np.zeros((_KNOWN_AT_MOST, 5), np.int64)
+    def _forget(self, room: int = _LEAST_ROOM) -> None:
+        self._known = np.zeros((room, 5), np.int64)
         self._arena: Bytes = np.zeros(64 * 1024, np.uint8)
         self._count = self._used = 0
 
@@ -205,7 +207,7 @@ class Router:
         if shape not in self._numbers:
             index = self._index(body, f"binlog {file} position {event[POSITION]}")
             self._numbers[shape] = NO_TABLE if index is None else index
-        if self._count == _KNOWN_AT_MOST:
+        if self._count == len(self._known):
             self._make_room()
         if self._used + len(body) + PADDING > self._arena.size:
             grown = np.zeros(2 * (self._used + len(body) + PADDING), np.uint8)
@@ -223,10 +225,11 @@ class Router:
         return self._wanted(read_table_map(body, where, self._writer))
 
     def _make_room(self) -> None:
-        """Keep the half of the descriptions that were seen last; a statement has far fewer tables."""
-        kept = self._known[np.argsort(self._known[:, _SEEN])[_KNOWN_AT_MOST // 2 :]]
-        arena = self._arena
-        self._forget()
+        """Keep the descriptions that were seen last, and all of a statement whose rows are still to come."""
+        seen = self._known[:, _SEEN]
+        count = max(_LEAST_ROOM // 2, int(np.count_nonzero(seen > self._carried[_ROWS_SEEN])))
+        kept, arena = self._known[np.argsort(seen)[-count:]], self._arena
+        self._forget(max(_LEAST_ROOM, 2 * count))
         self._arena = np.zeros_like(arena)
         for row in kept:
             place, size = int(row[_PLACE]), int(row[_SIZE])

@@ -83,10 +83,16 @@ def _fitted(where: str, name: str, kind: pa.DataType, values: pa.Array) -> pa.Ar
     )
 
 
+_DIGITS_OF_BIGINT = 19
+
+
 def _has_room(kind: pa.DataType, was: pa.DataType) -> bool:
     types = pa.types
     if types.is_integer(was) and types.is_integer(kind):
         return bool(kind.bit_width >= was.bit_width)
+    if types.is_integer(was) and types.is_decimal(kind):
+        # As a BIGINT UNSIGNED is.
+        return bool(kind.precision - kind.scale >= _DIGITS_OF_BIGINT)
     if types.is_decimal(was) and types.is_decimal(kind):
         return bool(kind.scale >= was.scale and kind.precision - kind.scale >= was.precision - was.scale)
     return bool(types.is_float32(was) and types.is_float64(kind))

@@ -25,7 +25,7 @@ from pyspark_mysql_cdc_wm.options.start import StartMode
 from pyspark_mysql_cdc_wm.options.tables import Selection, TableName, TableReading, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.layout import ColumnChoice, Layout
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, bound_of, condition, condition_beyond
+from pyspark_mysql_cdc_wm.snapshot.key_order import bound_of, condition, condition_beyond
 from watermark_source.contract.stream import SnapshotSize
 from watermark_source.errors import (
     RefusedError,
@@ -35,6 +35,7 @@ from watermark_source.errors import (
     UnreachableError,
     UnsupportedFormatError,
 )
+from watermark_source.planning.snapshot_ranges import Chunk
 from watermark_source.planning.state import Bound
 
 _log = logging.getLogger(__name__)
@@ -270,7 +271,7 @@ def key_after(
     """
     columns = ", ".join(column.selected(quoted(column.name)) for column in key)
     select = f"SELECT {columns} FROM {name.quoted}"  # noqa: S608 - quoted
-    row = connection.one(f"{select}{condition(key, KeyRange(start, None))} LIMIT 1 OFFSET {rows}", if_slow=if_slow)
+    row = connection.one(f"{select}{condition(key, Chunk(start, None))} LIMIT 1 OFFSET {rows}", if_slow=if_slow)
     if row is not None and key[0].chosen:
         # More rows than a chunk's may have equal values: the chunk ends behind the last of them.
         beyond = condition_beyond(key[0], start, bound_of(key, row, f"table {name}"))

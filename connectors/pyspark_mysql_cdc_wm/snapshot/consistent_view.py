@@ -21,7 +21,7 @@ from pyspark_mysql_cdc_wm.records.arrow_types import FLOATS, has_empty_label, is
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition
+from pyspark_mysql_cdc_wm.snapshot.key_order import condition
 from watermark_source.errors import (
     CorruptDataError,
     ResponseTimeoutError,
@@ -30,6 +30,7 @@ from watermark_source.errors import (
     UnsupportedFormatError,
     listed,
 )
+from watermark_source.planning.snapshot_ranges import Chunk
 
 _log = logging.getLogger(__name__)
 _Item = TypeVar("_Item")
@@ -190,7 +191,7 @@ class ConsistentView:
         *,
         key: Sequence[KeyColumn],
         chunked_by: Sequence[KeyColumn],
-        keys: KeyRange,
+        keys: Chunk,
     ) -> Iterator[tuple[int, tuple[pa.Array, ...]]]:
         """Yield all rows of a range in its order, in batches as the server sends them: their number and their columns.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from pyspark_mysql_cdc_wm.records.key_column import KeyColumn, text_literal
 from pyspark_mysql_cdc_wm.records.layout import Mask
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
 from watermark_source.errors import OffsetError, UnsupportedFormatError
+from watermark_source.planning.snapshot_ranges import Chunk
 from watermark_source.planning.state import Bound
 
 if TYPE_CHECKING:
@@ -32,13 +33,6 @@ _TEXTS_A_QUERY = 500
 _BYTES_A_QUERY = 1_000_000
 
 
-class KeyRange(NamedTuple):
-    """Keys from ``lower``, included, to ``upper``, excluded; ``None`` is no limit."""
-
-    lower: Bound
-    upper: Bound
-
-
 class KeyOrder:
     """Compares keys with bounds; the server compares text, on its own connection."""
 
@@ -46,7 +40,7 @@ class KeyOrder:
         self._key = tuple(key)
         self._connection = connection
 
-    def within(self, keys: Sequence[pa.Array], wanted: KeyRange) -> Mask:
+    def within(self, keys: Sequence[pa.Array], wanted: Chunk) -> Mask:
         """Return which keys, given as one array for each key column, are in a range."""
         inside = np.ones(len(keys[0]) if keys else 0, np.bool_)
         if wanted.upper is not None:
@@ -96,7 +90,7 @@ class KeyOrder:
         return [int(sign) for sign in row or ()]
 
 
-def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
+def condition(key: Sequence[KeyColumn], wanted: Chunk) -> str:
     """Return the WHERE and ORDER BY clauses for the rows of a range; an empty text without a key."""
     # Also of a table that has lost its key, whose bounds are of another order.
     conditions = limits(key, wanted)
@@ -106,7 +100,7 @@ def condition(key: Sequence[KeyColumn], wanted: KeyRange) -> str:
     return f"{where} ORDER BY {', '.join(quoted(column.name) for column in key)}"
 
 
-def limits(key: Sequence[KeyColumn], wanted: KeyRange) -> list[str]:
+def limits(key: Sequence[KeyColumn], wanted: Chunk) -> list[str]:
     """Return the conditions for the rows of a range, of which all must hold."""
     pairs = zip(wanted, (">", "<"), strict=True)
     return [_compared_in_sql(key, key_values(key, bound), sign) for bound, sign in pairs if bound is not None]

@@ -34,8 +34,9 @@ from pyspark_mysql_cdc_wm.records.row_events import DELETE, INSERT, UPDATE_AFTER
 from pyspark_mysql_cdc_wm.records.stream_rows import TableRows, integers, table_rows_of
 from pyspark_mysql_cdc_wm.records.table_definition import Column, TableMap, key_names, shown_names
 from pyspark_mysql_cdc_wm.records.text_columns import labels_of
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder, KeyRange
+from pyspark_mysql_cdc_wm.snapshot.key_order import KeyOrder
 from watermark_source.errors import OffsetError, UnsupportedFormatError
+from watermark_source.planning.snapshot_ranges import Chunk
 
 # The order of changes by the columns whose ranges are chunks, with the columns that their table had in the binlog.
 
@@ -55,7 +56,7 @@ class LoggedOrder:
         self._choice = choice
         self._now: dict[TableName, TableColumns | None] = {}
 
-    def within(self, changes: Changes, wanted: KeyRange) -> Mask:
+    def within(self, changes: Changes, wanted: Chunk) -> Mask:
         """Return which row images are in a range.
 
         Raises:
@@ -163,7 +164,7 @@ def _concatenated(rows: Sequence[TableRows]) -> TableRows:
 class RollBack:
     """Undoes the changes after a position to a range of keys. It stores no rows, but all keys that were changed."""
 
-    def __init__(self, table: TableName, layout: Layout, order: LoggedOrder, keys: KeyRange) -> None:
+    def __init__(self, table: TableName, layout: Layout, order: LoggedOrder, keys: Chunk) -> None:
         self._table = table
         self._layout = layout
         self._key: tuple[str, ...] | None = None
@@ -254,9 +255,7 @@ class RollBack:
 
 
 def _widest(kind: pa.DataType) -> pa.DataType:
-    """Return a type in which a key is the same value after its column was widened, as INT is to BIGINT."""
-    if pa.types.is_integer(kind):
-        return pa.int64()
-    if pa.types.is_floating(kind):
-        return pa.float64()
-    return pa.decimal128(LONGEST_DECIMAL, kind.scale) if pa.types.is_decimal(kind) else kind
+    """Return a type in which a key is the same value after its column was widened, as INT is to BIGINT UNSIGNED."""
+    if pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        return pa.decimal128(LONGEST_DECIMAL, kind.scale if pa.types.is_decimal(kind) else 0)
+    return pa.float64() if pa.types.is_floating(kind) else kind

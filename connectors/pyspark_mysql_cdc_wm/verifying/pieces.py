@@ -13,8 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from pyspark_mysql_cdc_wm.options.tables import TableName, quoted
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, key_values, limits
+from pyspark_mysql_cdc_wm.snapshot.key_order import key_values, limits
 from pyspark_mysql_cdc_wm.verifying.row_text import Fingerprint, RowText, too_long, totals
+from watermark_source.planning.snapshot_ranges import Chunk
 
 SIXTEENTHS = 16
 _KEYS_A_STATEMENT = 100_000
@@ -135,8 +136,8 @@ class KeyRanges:
         since = "" if lower is None else f" from {lower}"
         return f"{names}{since}{'' if upper is None else f' to below {upper}'}" if lower or upper else f"all {names}"
 
-    def _range(self, piece: int) -> KeyRange:
-        return KeyRange(*(None, *self.bounds, None)[piece : piece + 2])
+    def _range(self, piece: int) -> Chunk:
+        return Chunk(*(None, *self.bounds, None)[piece : piece + 2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,12 @@ from pyspark_mysql_cdc_wm.binlog.log_position import GtidSet
 from pyspark_mysql_cdc_wm.options.start import StartAfter, parse_start
 from pyspark_mysql_cdc_wm.records.key_column import KeyColumn
 from pyspark_mysql_cdc_wm.records.table_definition import ColumnType
-from pyspark_mysql_cdc_wm.snapshot.key_order import KeyRange, condition, sorted_by
+from pyspark_mysql_cdc_wm.snapshot.key_order import condition, sorted_by
 from tests.soak.fuzz.bits import Bits
 from tests.soak.fuzz.hostile_json import document
 from watermark_source.errors import OffsetError
 from watermark_source.planning.offset import OffsetCodec
+from watermark_source.planning.snapshot_ranges import Chunk
 from watermark_source.planning.split import Split
 from watermark_source.planning.state import Origin, SnapshotState, SourceState, SplitState
 
@@ -129,7 +130,7 @@ def _condition(key: tuple[KeyColumn, ...], bound: tuple[int | str, ...]) -> str:
     try:
         values = bound[len(bound) // 2 :]
         scalars = [column.scalar(value) for column, value in zip(key, values, strict=False) if column.collation is None]
-        reported = f"{scalars} {condition(key, KeyRange(bound, None))}"
+        reported = f"{scalars} {condition(key, Chunk(bound, None))}"
     except OffsetError as error:
         return str(error)[:_LONGEST]
     assert len(reported) < 100 * _LONGEST

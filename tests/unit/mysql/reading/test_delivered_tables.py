@@ -43,7 +43,7 @@ def _delivers(
 def test_without_snapshots_what_may_be_read_is_delivered_and_what_may_not_is_named_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    delivered_tables._warn_once.cache_clear()
+    delivered_tables.warn_once.cache_clear()
     for _ in range(2):
         delivers = _delivers(EVERYTHING)
         # A table that was dropped since is not one that may not be read.
@@ -76,7 +76,7 @@ def test_a_table_that_the_stream_has_rows_of_ends_the_query_when_it_may_not_be_r
 def test_during_a_snapshot_a_table_that_is_not_begun_is_asked_for_only_if_it_is_new(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    delivered_tables._warn_once.cache_clear()
+    delivered_tables.warn_once.cache_clear()
     asked = _asked()
     delivers = _delivers(_Begun(_OPEN), {_GONE}, asked)
     assert [delivers(*name) for name in (_OPEN, _GONE, _SECRET)] == [True, False, False]

@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 
 from pyspark_mysql_cdc_wm.binlog.event_headers import (
+    EVENT_FIELDS,
     HEADER_SIZE,
     IGNORABLE,
     START,
+    STOP,
     TYPE,
     EventType,
 )
+from pyspark_mysql_cdc_wm.binlog.wire import Bytes, Longs, padded
 from pyspark_mysql_cdc_wm.records.changes import ChangeDecoder
 from pyspark_mysql_cdc_wm.records.events_by_table import Router
+from pyspark_mysql_cdc_wm.records.table_definition import TableMap
 from tests.unit.mysql.made_events import event, one_event, payload_of
 from tests.unit.mysql.recordings import charsets, surveyed
 from watermark_source.errors import CorruptDataError, UnsupportedFormatError
@@ -23,7 +27,10 @@ from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 @pytest.mark.parametrize("kind", [EventType.INCIDENT, 43, 100, 164, 165, 169, 255])
 def test_an_event_that_is_not_known_must_be_flagged_to_be_passed_over(kind: int) -> None:
-    with pytest.raises(UnsupportedFormatError, match=rf"binlog f position 77 \(type {int(kind)}\)"):
+    with pytest.raises(
+        UnsupportedFormatError,
+        match=rf"binlog f position 77 \(type {int(kind)}\): an event that is not read .*; begin a new query",
+    ):
         Router(lambda table: None).route(*one_event(kind, b""), "f")
     assert Router(lambda table: None).route(*one_event(kind, b"", flags=IGNORABLE), "f").tables.tolist() == [-1]
 
@@ -36,6 +43,42 @@ def test_the_file_of_a_load_data_is_passed_over(kind: int) -> None:
 def test_rows_without_a_description_are_refused() -> None:
     with pytest.raises(CorruptDataError, match="without a table map"):
         Router(lambda table: None).route(*one_event(EventType.WRITE_ROWS, (5).to_bytes(6, "little") + bytes(9)), "f")
+
+
+def _block(*contents: bytes) -> tuple[Bytes, Longs]:
+    starts = np.cumsum([0, *map(len, contents)])
+    events = np.zeros((len(contents), EVENT_FIELDS), np.int64)
+    events[:, START], events[:, STOP] = starts[:-1], starts[1:]
+    events[:, TYPE] = [content[4] for content in contents]
+    return padded(b"".join(contents)), events
+
+
+def test_a_statement_may_lock_any_number_of_tables() -> None:
+    # LOCK TABLES: each statement describes all tables that are locked for writing, then its rows.
+    def opened(number: int) -> bytes:
+        name = b"t%d" % number
+        return event(
+            EventType.TABLE_MAP,
+            number.to_bytes(6, "little") + b"\0\0\1d\0" + bytes([len(name)]) + name + b"\0\1\3\0\0",
+        )
+
+    def changed(number: int) -> bytes:
+        return event(EventType.WRITE_ROWS, number.to_bytes(6, "little") + bytes(9))
+
+    asked: list[str] = []
+
+    def index(table: TableMap) -> int:
+        asked.append(table.table)
+        return len(asked) - 1
+
+    router = Router(index)
+    maps, rows = [opened(number) for number in range(1, 601)], [changed(1), changed(300), changed(600)]
+    for _ in range(2):
+        assert router.route(*_block(*maps, *rows), "f").tables[-3:].tolist() == [0, 299, 599]
+    others = [each for number in range(601, 3_001) for each in (opened(number), changed(number))]
+    assert router.route(*_block(*others), "f").tables[1::2].tolist() == list(range(600, 3_000))
+    # What is kept of them does not grow with the tables that were changed one after another.
+    assert len(router._known) < 600
 
 
 def test_the_event_that_only_frees_descriptions_is_no_rows() -> None:

@@ -16,7 +16,7 @@ from pyspark_mysql_cdc_wm.records.arrow_buffers import Values
 from pyspark_mysql_cdc_wm.records.arrow_types import SET_TYPE
 from pyspark_mysql_cdc_wm.records.snapshot_values import text_column
 from pyspark_mysql_cdc_wm.records.table_definition import Column, ColumnType
-from watermark_source.errors import CorruptDataError
+from watermark_source.errors import CorruptDataError, UnsupportedFormatError
 
 
 def values_of(texts: Sequence[str | None]) -> Values:
@@ -96,3 +96,12 @@ def test_a_set_of_sixty_four_labels_has_its_last_one() -> None:
 def test_a_bit_above_the_labels_of_a_set_is_refused(number: int) -> None:
     with pytest.raises(CorruptDataError, match="a SET of 3 labels has a bit above them"):
         set_of([b"", b"a", b"b"], [1, number])
+
+
+def test_a_document_that_the_server_shows_nothing_of_is_refused() -> None:
+    # Of a JSON document whose text is longer than max_allowed_packet a SELECT shows the empty text.
+    build = text_column(Column(ColumnType.JSON), pa.string())
+    assert build(values_of(["[1]", None, "null"])).to_pylist() == ["[1]", None, "null"]
+    with pytest.raises(UnsupportedFormatError, match=r"longer than max_allowed_packet.*SET PERSIST max_allowed_packet"):
+        build(values_of(["[1]", "", None]))
+    assert text_column(Column(ColumnType.BLOB, collation=45), pa.string())(values_of([""])).to_pylist() == [""]

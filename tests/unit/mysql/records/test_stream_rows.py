@@ -71,6 +71,9 @@ def test_some_rows_are_taken_of_all_columns() -> None:
     [
         (pa.int8(), pa.int16(), 5),
         (pa.int32(), pa.int64(), 5),
+        # BIGINT UNSIGNED.
+        (pa.int64(), pa.decimal128(20, 0), 2**63 - 1),
+        (pa.int32(), pa.decimal128(20, 0), -(2**31)),
         (pa.decimal128(5, 2), pa.decimal128(6, 2), Decimal("-1.25")),
         (pa.decimal128(5, 2), pa.decimal128(6, 3), Decimal("-1.250")),
         (pa.float32(), pa.float64(), 0.5),
@@ -91,7 +94,8 @@ def test_a_type_with_room_for_the_tables_holds_its_values(was: pa.DataType, kind
         (pa.string(), pa.int32()),
         (pa.int32(), pa.float64()),
         (pa.float32(), pa.int64()),
-        (pa.int32(), pa.decimal128(20, 0)),
+        (pa.int64(), pa.decimal128(18, 0)),
+        (pa.int32(), pa.decimal128(20, 2)),
         (pa.decimal128(5, 2), pa.float64()),
         # Each has room for digits on one side of the point that the other has not.
         (pa.decimal128(5, 2), pa.decimal128(6, 1)),
