@@ -282,6 +282,9 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if not is_long:
         # Between two questions for news: by default a hundred a second, in every query that waits.
         settings["spark.sql.streaming.pollingDelay"] = "100ms"
+        # Generating and compiling Java for each plan takes a quarter of Java's time. Sessions that tests start in other
+        # processes have the code that users have, and so has this one in ``make test-long``.
+        settings |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     if any("built_in_kafka" in getattr(item, "fixturenames", ()) for item in request.session.items):
         # Jars are part of a session from its start.
         settings["spark.jars"] = ",".join(map(str, spark_kafka_jars()))
