@@ -15,7 +15,6 @@ from __future__ import annotations
 import atexit
 import json
 import logging
-import math
 import re
 import threading
 import time
@@ -144,7 +143,7 @@ class TimeWithoutWatermark:
     """For how long the batches of a query have had no watermark."""
 
     since: float | None = None
-    """Once it was warned of, for ever."""
+    is_named: bool = False
 
     def due(self, found: OutputWatermark, now: float) -> float | None:
         """Return the seconds without a watermark for a warning: once, after a minute."""
@@ -152,11 +151,10 @@ class TimeWithoutWatermark:
             self.since = None
             return None
         self.since = now if self.since is None else self.since
-        waited = now - self.since
-        if waited <= _WITHOUT_S:
+        if self.is_named or now - self.since <= _WITHOUT_S:
             return None
-        self.since = math.inf
-        return waited
+        self.is_named = True
+        return now - self.since
 
 
 class AnnouncedQuery:
