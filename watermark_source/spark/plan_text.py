@@ -8,7 +8,7 @@ text with parentheses of its own would, can be anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,8 @@ from watermark_source.spark.plan_steps import (
 MARKERS_ASKED = "includeMarkers"
 """The option by which a user shows to know of marker rows."""
 _BEGINS, _ENDS = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
-_NODE = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<streams>~?)(?P<kind>[A-Z]\w*)\b ?(?P<rest>.*)")
+_BRANCH = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<node>~?[A-Z])?")
+_NODE = re.compile(r"(~?)(\w*) ?(.*)", re.DOTALL)
 _NULL_TEST = re.compile(r"(?P<test>isnull|isnotnull)\((?P<of>.*)\)")
 _COMPARISON = re.compile(r"(?P<one>.+?) (?:=|<|<=|>|>=|IN|LIKE|RLIKE) (?P<other>.+)")
 _SIDES = 2
@@ -56,7 +57,7 @@ _NULL_OF_NULL = frozenset(
     (
         *("abs", "ceil", "ceiling", "floor", "negative", "positive", "pmod", "round", "sign", "sqrt"),
         *("concat", "contains", "endswith", "length", "lower", "ltrim", "replace", "rtrim", "startswith", "substring"),
-        *("trim", "upper", "get_json_object", "regexp_extract", "regexp_replace", "split", "sha2", "md5", "size"),
+        *("trim", "upper", "get_json_object", "regexp_extract", "regexp_replace", "split", "sha2", "md5"),
         *("date_add", "date_format", "date_sub", "date_trunc", "datediff", "dayofmonth", "dayofweek", "hour", "minute"),
         *("month", "second", "to_date", "trunc", "unix_micros", "unix_millis", "unix_seconds", "year"),
     )
@@ -71,8 +72,8 @@ _PYTHON_SOURCE = re.compile(r"(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@
 @dataclass(slots=True)
 class _Line:
     depth: int
+    streams: str
     kind: str
-    streams: bool
     rest: str
 
 
@@ -83,8 +84,8 @@ class PlanText:
     lines: Sequence[_Line]
     defined: Mapping[int, str]
     """What the columns of projections are, by their numbers."""
-    read: Mapping[int, str]
-    """Names of the columns of sources."""
+    read: dict[int, str]
+    """Names of the columns of streams, and of tables of which a join has no row for a marker."""
 
     @classmethod
     def of(cls, explained: str) -> PlanText:
@@ -92,13 +93,18 @@ class PlanText:
         tree = explained
         if _BEGINS in explained:
             tree = explained.partition(_BEGINS)[2].partition(_ENDS)[0].partition("\n")[2]
-        lines = list(_lines(tree))
+        return cls.of_nodes(_nodes(tree))
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[tuple[int, str]]) -> PlanText:
+        """Read nodes from the sink down: how far to the right each is, and its own text."""
+        lines = [_Line(depth, *_NODE.fullmatch(text).groups()) for depth, text in nodes]  # type: ignore[union-attr]
         defined: dict[int, str] = {}
         for line in lines:
             if line.kind == "Project":
                 defined |= projected(_unlisted(line.rest))[1]
         following = [*(line.depth for line in lines[1:]), 0]
-        leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth]
+        leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth and line.streams]
         columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
         return cls(lines, defined, {column.number: column.name for column in columns})
 
@@ -107,8 +113,11 @@ class PlanText:
         line = self.lines[at]
         children = tuple(self.steps(each) for each in self._children(at))
         # A view is printed without the sign of a stream.
-        streams = any(child.is_stream for child in children) if children else line.streams
+        streams = any(child.is_stream for child in children) if children else bool(line.streams)
         facts = self._facts(line) if streams else {}
+        if line.kind == "Join" and True not in facts.get("outcomes", ANY):
+            tables = (child for child in children if not child.is_stream)
+            self.read.update({column.number: column.name for table in tables for column in table.output})
         output, made = columns_of(line.kind, line.rest, children)
         return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
 
@@ -190,20 +199,19 @@ class PlanText:
         return bool(numbers) and all(self.read.get(number) == MARKER for number in numbers)
 
 
-def _lines(tree: str) -> Iterator[_Line]:
-    last: _Line | None = None
-    for text in tree.rstrip().splitlines():
-        found = _NODE.fullmatch(text)
-        if found is not None and (last is None or found["below"]):
-            if last is not None:
-                yield last
-            depth = len(found["depth"]) // 3 + bool(found["below"])
-            last = _Line(depth, found["kind"], bool(found["streams"]), found["rest"])
-        elif last is not None:
+def _nodes(tree: str) -> Iterator[tuple[int, str]]:
+    depth, text = 0, ""
+    for line in tree.rstrip().splitlines():
+        found = _BRANCH.match(line)
+        if found is not None and found["node"] and (found["below"] or not text):
+            if text:
+                yield depth, text
+            depth, text = len(found["depth"]) // 3 + bool(found["below"]), line[found.start("node") :]
+        elif text:
             # A text in an expression has lines of its own.
-            last.rest += f"\n{text}"
-    if last is not None:
-        yield last
+            text += f"\n{line}"
+    if text:
+        yield depth, text
 
 
 def _without_parentheses(text: str) -> str | None:
