@@ -16,9 +16,12 @@ from pyspark.sql.functions import window
 from tests.spark.queries import Streams, at
 from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
+from watermark_source.operators.followed_time import declarations
 from watermark_source.spark import plan_steps
 from watermark_source.spark.accepted_operators import need_kept_markers
 from watermark_source.spark.plan_text import PlanText
+from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.started_queries import examine_plan
 
 pytestmark = pytest.mark.spark
 
@@ -159,6 +162,13 @@ def test_a_plan_of_which_spark_prints_the_beginning_alone_is_seen_whole(spark: S
             follow_watermark(stream.where("value > 3").select("*", *columns))
     finally:
         spark.conf.unset("spark.sql.maxPlanStringLength")
+
+
+def test_what_a_source_declares_is_seen_beside_columns_of_any_names(loaded: Load) -> None:
+    followed = follow_watermark(loaded().withColumnRenamed("value", "Value, (in EUR"))
+    for plan in (steps_of(followed), text_of(followed)):
+        assert [declared.source for declared in declarations(plan)] == ["file-log"]
+        assert examine_plan(plan) == ((), True)
 
 
 OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {

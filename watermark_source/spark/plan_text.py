@@ -18,7 +18,6 @@ from watermark_source.spark.plan_columns import (
     WATERMARK,
     NumberedColumn,
     column_of,
-    is_column,
     is_steady,
     listed_columns,
     numbers_in,
@@ -63,10 +62,10 @@ _NULL_OF_NULL = frozenset(
     )
 )
 """Functions that are known to be null if an argument is."""
-_LISTED = ("Aggregate", "MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
+_LISTED = ("MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
 """Operators that are printed with their columns, although they have inputs."""
 _OUTER = re.compile(r".*, (?P<outer>true|false), (?:[^,\[]+, )?\[[^\[]*\]")
-_PYTHON_SOURCE = re.compile(r"(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
+_PYTHON_SOURCE = re.compile(r"(?s)(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
 
 
 @dataclass(slots=True)
@@ -102,7 +101,7 @@ class PlanText:
         defined: dict[int, str] = {}
         for line in lines:
             if line.kind == "Project":
-                defined |= projected(_unlisted(line.rest))[1]
+                defined |= projected(line.rest)[1]
         following = [*(line.depth for line in lines[1:]), 0]
         leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth and line.streams]
         columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
@@ -116,8 +115,7 @@ class PlanText:
         streams = any(child.is_stream for child in children) if children else bool(line.streams)
         facts = self._facts(line) if streams else {}
         if line.kind == "Join" and True not in facts.get("outcomes", ANY):
-            tables = (child for child in children if not child.is_stream)
-            self.read.update({column.number: column.name for table in tables for column in table.output})
+            self.read.update({number: name for each in children if not each.is_stream for name, number in each.output})
         output, made = columns_of(line.kind, line.rest, children)
         return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
 
@@ -165,7 +163,7 @@ class PlanText:
             return negated(self._outcomes(text.removeprefix("NOT ")))
         if (test := _NULL_TEST.fullmatch(text)) is not None:
             return null_test(self._is_null(test["of"]), wanted=test["test"] == "isnull")
-        inner = _without_parentheses(text) or ""
+        inner = _without_parentheses(text)
         for word, combine in ((" AND ", both), (" OR ", either)):
             parts = list(split(inner, word))
             if len(parts) == _SIDES:
@@ -180,19 +178,16 @@ class PlanText:
         while (within := CAST.fullmatch(text)) is not None:
             text = within["of"]
         of_marker = text.removesuffix(".type")
-        if not is_column(of_marker) or (number := column_of(of_marker)) is None:
+        if (number := column_of(of_marker)) is None:
             return True if any(map(self._is_null, _operands(text))) else None
-        is_null: bool | None
+        is_null = self._is_null(self.defined[number]) if number in self.defined else None
         if number in self.read:
             is_null = self.read[number] != MARKER
-        else:
-            is_null = self._is_null(self.defined[number]) if number in self.defined else None
         # Of the members of a marker, its type alone is always there.
         return is_null if of_marker == text or is_null is False else None
 
     def _reads_marker_alone(self, text: str) -> bool:
-        inner = _without_parentheses(text)
-        parts = [] if inner is None else list(split(inner, " AND "))
+        parts = list(split(_without_parentheses(text), " AND "))
         if len(parts) == _SIDES:
             return any(map(self._reads_marker_alone, parts))
         numbers = numbers_in(text)
@@ -214,12 +209,10 @@ def _nodes(tree: str) -> Iterator[tuple[int, str]]:
         yield depth, text
 
 
-def _without_parentheses(text: str) -> str | None:
-    """Return what is in the parentheses around a whole text, ``None`` if there are none."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return None
+def _without_parentheses(text: str) -> str:
+    """Return what is in the parentheses around a whole text; nothing if there are none."""
     inner = text[1:-1]
-    return inner if _is_balanced(inner) else None
+    return inner if text == f"({inner})" and _is_balanced(inner) else ""
 
 
 def _operands(text: str) -> list[str]:
@@ -227,7 +220,7 @@ def _operands(text: str) -> list[str]:
     called = _CALL.fullmatch(text)
     if called is not None and called["name"].lower() in _NULL_OF_NULL and _is_balanced(called["of"]):
         return list(split(called["of"], ", "))
-    inner = _without_parentheses(text) or ""
+    inner = _without_parentheses(text)
     return next((parts for sign in _ARITHMETIC if len(parts := list(split(inner, f" {sign} "))) == _SIDES), [])
 
 
@@ -243,14 +236,12 @@ def _is_balanced(text: str) -> bool:
 def columns_of(kind: str, rest: str, children: Sequence[Step]) -> tuple[tuple[NumberedColumn, ...], Mapping[int, str]]:
     """Return the columns of an operator by what Spark prints of it, and what those are made of that it makes."""
     if kind == "Project":
-        return projected(_unlisted(rest))
+        return projected(rest)
+    if kind == "Aggregate":
+        return projected(rest.rpartition("], [")[2])[0], {}
     if not children or kind in _LISTED:
         return listed_columns(rest), {}
     if kind == "Join":
         return tuple(column for child in children for column in child.output), {}
     # The last one below common table expressions is the plan that reads them.
     return children[-1 if kind == "WithCTE" else 0].output, {}
-
-
-def _unlisted(rest: str) -> str:
-    return rest.removeprefix("[").removesuffix("]")

@@ -141,6 +141,17 @@ def test_what_a_server_cuts_off_a_long_plan_is_asked_for() -> None:
     assert explained == {"spark.sql.maxPlanStringLength": "200"}
 
 
+@pytest.mark.parametrize("name", ["a)", "(b", "c, d", "e#5", "f\ng"])
+def test_columns_of_a_source_may_have_any_names(name: str) -> None:
+    """What is read of it would be reported as examined by nothing, and what it declares as damaged JSON."""
+    nodes = [node.replace("split#134L", f"{name}#133, split#134L") for node in FOLLOWED]
+    assert examine_plan(PlanText.of(tree_of(*nodes)).steps()) == ((), True)
+    ((source, lost),) = row_paths(PlanText.of(tree_of(*nodes)).steps(), ["value"])
+    assert (source, lost) == (DECLARATION, None)
+    (warning,) = examine_plan(PlanText.of(nodes[-1]).steps()).warnings
+    assert "marker rows of file-log" in str(warning)
+
+
 DATA_ROWS = ("~Project [value#135L]", "~Filter isnull(marker#137)", READ)
 WITH_WATERMARK = (WATERMARK, "~Filter isnull(marker#137)", READ)
 
@@ -168,14 +179,12 @@ def test_rows_without_a_watermark_that_are_united_with_others_are_seen(
 # The build side of a temporal join: what loses changes of a key is seen in the text alone.
 
 DECLARATION = SourceTime("users of a shop, [eu]", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
-CLOCKED = (
-    "split#134L, value#135L, event_time#136, marker#137, CASE WHEN (marker#137.type = watermark) THEN "
-    "marker#137.watermark END AS __watermark_source_clock#138"
-)
+CLOCK = "CASE WHEN (marker#137.type = watermark) THEN marker#137.watermark END AS __watermark_source_clock#138"
+COLUMNS = "split#134L, value#135L, event_time#136, marker#137"
 FOLLOWED = (
     "~Filter (isnull(marker#137) OR (SPARK_PARTITION_ID() < 0))",
     "~EventTimeWatermark 11648eaa-443b-4b2d-8d06-4344d4ca4569, __watermark_source_clock#138: timestamp, 0 seconds",
-    f"~Project [{CLOCKED}, {DECLARATION.in_plan()} AS __watermark_source_declared#139]",
+    f"~Project [{CLOCK}, {DECLARATION.in_plan()} AS __watermark_source_declared#139, {COLUMNS}]",
     READ,
 )
 KEYED = "~Project [cast(cast(value#135L as string) as bigint) AS user#150L, split#134L AS name#151L, it's d AS op#152]"
