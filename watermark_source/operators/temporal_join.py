@@ -136,7 +136,8 @@ def temporal_join(
     kind = next(iter(present(build, CHANGE_TYPE)), None) if change_type is None else change_type
     kind = None if kind is None else spelling(build, kind, CALLER)
     paths = row_paths(plan, [*build_key, kind or CHANGE_TYPE])
-    changes = dict.fromkeys(path.source for path in paths if _has_changes(path.source))
+    # Of rows that are changes of keys none may be lost.
+    changes = dict.fromkeys(of for of, _ in paths if of.change_columns or of.reads_to_end_first)
     is_ordered = sequence is not None
     sequence = _sequence_of_changes(build, list(changes), sequence)
     columns = columns_of_build(build, build_key, build_time, kind, sequence)
@@ -356,11 +357,6 @@ def _need_snapshot(build: SourceTime) -> None:
         f"and alignmentHold. Give build {build.words.reads_first}. Or join each row with what has been read up to its "
         "batch: wait=False"
     )
-
-
-def _has_changes(source: SourceTime) -> bool:
-    """Return whether a source's rows are changes of keys, of which none may be lost."""
-    return bool(source.change_columns or source.reads_to_end_first)
 
 
 def _sequence_of_changes(

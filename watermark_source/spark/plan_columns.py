@@ -65,7 +65,8 @@ def column_of(text: str) -> int | None:
     """Return the number of the column that an expression is, or is a cast of."""
     while (within := CAST.fullmatch(text)) is not None:
         text = within["of"]
-    return int(_NUMBER.findall(text)[0]) if is_column(text) else None
+    found = re.fullmatch(r"[^()#]+#(\d+)L?(?:-T\d+ms)?", text)
+    return None if found is None else int(found[1])
 
 
 def time_of(text: str) -> int | None:
@@ -73,11 +74,6 @@ def time_of(text: str) -> int | None:
     while (within := CAST.fullmatch(text) or _MOVED.fullmatch(text)) is not None:
         text = within["of"]
     return column_of(text)
-
-
-def is_column(text: str) -> bool:
-    """Return whether an expression is a column."""
-    return re.fullmatch(r"[^()#]+#\d+L?(?:-T\d+ms)?", text) is not None
 
 
 def numbers_in(text: str) -> frozenset[int]:

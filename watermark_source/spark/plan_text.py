@@ -89,9 +89,8 @@ class PlanText:
     @classmethod
     def of(cls, explained: str) -> PlanText:
         """Read what Spark explains in extended form, or the tree of the analysed plan alone."""
-        tree = explained
-        if _BEGINS in explained:
-            tree = explained.partition(_BEGINS)[2].partition(_ENDS)[0].partition("\n")[2]
+        _, begins, analysed = explained.partition(_BEGINS)
+        tree = analysed.partition(_ENDS)[0].partition("\n")[2] if begins else explained
         return cls.of_nodes(_nodes(tree))
 
     @classmethod
