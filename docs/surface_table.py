@@ -65,7 +65,9 @@ spark.sql("SELECT window(event_time, '1 minute'), count(*) FROM followed GROUP B
 ```
 
 A table does not store a password: write `FROM STREAM rides WITH ('password' = '…')`, or
-`spark.readStream.option("password", …).table("rides")`.
+`spark.readStream.option("password", …).table("rides")`. `sourceName` may be given there, too; options on which the
+table's columns depend, and what these state of time, belong to its `OPTIONS`: `watermarkStrategy`, `alignmentGroup`,
+`whenCaughtUp`, `includeLate`.
 
 This check runs in Python programs that import `watermark_source`; for a pipeline, where its functions are. Otherwise
 (SQL of a pipeline, Scala, no import) the query's first task with a watermark always warns, unless the option

@@ -16,9 +16,12 @@ from pyspark.sql.functions import window
 from tests.spark.queries import Streams, at
 from watermark_source import follow_watermark, split_late
 from watermark_source.errors import UsageError
+from watermark_source.operators.followed_time import declarations
 from watermark_source.spark import plan_steps
 from watermark_source.spark.accepted_operators import need_kept_markers
 from watermark_source.spark.plan_text import PlanText
+from watermark_source.spark.query_plan import steps_of
+from watermark_source.spark.started_queries import examine_plan
 
 pytestmark = pytest.mark.spark
 
@@ -58,6 +61,7 @@ KEEPS: dict[str, Step] = {
     ),
     "a filter that is always true": lambda df: df.where("true"),
     "a left outer join with a table": lambda df: df.join(_static(df), "value", "left"),
+    "rows of which a table has none": lambda df: df.join(_static(df), "value", "left").where("name IS NULL"),
     "a right outer join of a table": lambda df: _static(df).join(df, "value", "right"),
     "explode_outer": lambda df: df.withColumn("each", F.explode_outer(F.array("value"))),
     "SQL over a view": lambda df: _by_view(df, "SELECT event_time, marker, value + 1 AS next FROM rows_of_a_source"),
@@ -88,6 +92,16 @@ MAY_REMOVE: dict[str, tuple[Step, str]] = {
     "a left semi join": (lambda df: df.join(_static(df), "value", "leftsemi"), "a join that leaves out rows"),
     "a join from the wrong side": (lambda df: df.join(_static(df), "value", "right"), "a join that leaves out rows"),
     "a filter below a join": (lambda df: df.where("value > 3").join(_static(df), "value", "left"), "the filter"),
+    "a filter on a table that has a row for each": (
+        lambda df: df.join(_static(df).select("name"), F.lit(True), "left").where("name IS NULL"),
+        "the filter",
+    ),
+    "a filter on a table that has a row for nulls": (
+        lambda df: df.join(_static(df).toDF("v", "name"), F.expr("coalesce(value, 1) = v"), "left").where(
+            "name IS NULL"
+        ),
+        "the filter",
+    ),
     "limit": (lambda df: df.limit(0), "limit"),
     "sample": (lambda df: df.sample(fraction=0.0, seed=1), "sample"),
 }
@@ -136,6 +150,25 @@ def test_the_error_has_the_filter_to_write_instead(loaded: Load) -> None:
         follow_watermark(loaded().where("value > 3"))
     _, instead = str(refused.value).split('or spare the markers: where("')
     follow_watermark(loaded().where(instead.removesuffix('")')))
+
+
+def test_a_plan_of_which_spark_prints_the_beginning_alone_is_seen_whole(spark: SparkSession, loaded: Load) -> None:
+    stream = loaded()
+    columns = [F.lit(number).alias(f"column_{number}") for number in range(40)]
+    spark.conf.set("spark.sql.maxPlanStringLength", "100")
+    try:
+        assert "column_39" in follow_watermark(stream.select("*", *columns)).columns
+        with pytest.raises(UsageError, match=r"the filter \(value > "):
+            follow_watermark(stream.where("value > 3").select("*", *columns))
+    finally:
+        spark.conf.unset("spark.sql.maxPlanStringLength")
+
+
+def test_what_a_source_declares_is_seen_beside_columns_of_any_names(loaded: Load) -> None:
+    followed = follow_watermark(loaded().withColumnRenamed("value", "Value, (in EUR"))
+    for plan in (steps_of(followed), text_of(followed)):
+        assert [declared.source for declared in declarations(plan)] == ["file-log"]
+        assert examine_plan(plan) == ((), True)
 
 
 OF_STREAMS_ALONE: dict[str, tuple[Step, str]] = {

@@ -106,6 +106,10 @@ MISUSES: dict[str, tuple[Callable[[DataFrame], Any], str]] = {
         lambda df: order_by_event_time(df.selectExpr("*", "1 AS Value"), "split"),
         "column names must be unique",
     ),
+    "a type that Python has not": (
+        lambda df: order_by_event_time(df.withColumn("months", F.expr("INTERVAL '2' MONTH")), "value"),
+        "column 'months' is interval month, which Spark cannot pass to Python .*; drop or cast it first",
+    ),
     "rows that waited": (
         lambda df: order_by_event_time(order_by_event_time(df, "value").drop("late"), "value"),
         "order_by_event_time emits rows once the watermark has passed 'event_time', so that all of them would be late",

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from watermark_source.errors import UsageError, listed
@@ -23,6 +23,7 @@ from watermark_source.operators.packs import (
     ORDERING_BUCKET,
     ORDERING_PACKED,
     RowUnpacker,
+    arrow_field,
     need_buckets,
     row_packer,
 )
@@ -79,8 +80,7 @@ def order_by_event_time(
     _refuse_rows_that_waited(df, time)
     need_rocksdb(df, _CALLER)
     _check(df, keys, late)
-    # The state must not depend on the session's time zone.
-    layout = RowLayout(to_arrow_schema(df.schema, timezone="UTC"), df.columns.index(time))
+    layout = RowLayout(pa.schema([arrow_field(field, _CALLER) for field in df.schema]), df.columns.index(time))
     described = f"{df.schema.simpleString()}, ordered by {time} for each {', '.join(keys)}, in {buckets} buckets"
     bucket = F.pmod(F.hash(*map(quoted, keys)), F.lit(buckets)).alias(ORDERING_BUCKET)
     packs = df.select(bucket, *map(quoted, df.columns)).mapInArrow(row_packer(layout), ORDERING_PACKED)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
 from watermark_source.arrow_columns import column, repeated
 from watermark_source.errors import UsageError
@@ -28,6 +29,17 @@ def need_buckets(buckets: object, caller: str) -> None:
     """Raise ``UsageError`` for what is no number of buckets."""
     if type(buckets) is not int or not 1 <= buckets <= _MOST_BUCKETS:
         raise UsageError(f"{caller}: buckets = {buckets!r}; it must be an integer from 1 to {_MOST_BUCKETS}, as in 64")
+
+
+def arrow_field(field: StructField, caller: str) -> pa.Field:
+    """Return a column as Arrow has it, whatever the session's time zone; raises ``UsageError`` if it has none."""
+    try:
+        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
+    except PySparkException as reason:
+        raise UsageError(
+            f"{caller}: column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot pass to Python "
+            f"({reason}); drop or cast it first"
+        ) from None
 
 
 def packer(columns: pa.Schema, packed: StructType, tags: Callable[[int], tuple[int, ...]], name: str) -> Batches:

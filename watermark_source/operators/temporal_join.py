@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name all of Spark's users know
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -40,7 +38,7 @@ from watermark_source.operators.changes import (
 )
 from watermark_source.operators.followed_time import WAITED, declarations, followed_time, need_rocksdb
 from watermark_source.operators.join_processor import Deletions, JoinLayout, TemporalJoinProcessor
-from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, need_buckets, packer, unpacker
+from watermark_source.operators.packs import BUCKET, PACKED, UNPACKED, arrow_field, need_buckets, packer, unpacker
 from watermark_source.planning.policy import GroupHold
 from watermark_source.spark.accepted_operators import has_times_of_its_own
 from watermark_source.spark.column_names import EVENT_TIME
@@ -136,7 +134,8 @@ def temporal_join(
     kind = next(iter(present(build, CHANGE_TYPE)), None) if change_type is None else change_type
     kind = None if kind is None else spelling(build, kind, CALLER)
     paths = row_paths(plan, [*build_key, kind or CHANGE_TYPE])
-    changes = dict.fromkeys(path.source for path in paths if _has_changes(path.source))
+    # Of rows that are changes of keys none may be lost.
+    changes = dict.fromkeys(of for of, _ in paths if of.change_columns or of.reads_to_end_first)
     is_ordered = sequence is not None
     sequence = _sequence_of_changes(build, list(changes), sequence)
     columns = columns_of_build(build, build_key, build_time, kind, sequence)
@@ -358,11 +357,6 @@ def _need_snapshot(build: SourceTime) -> None:
     )
 
 
-def _has_changes(source: SourceTime) -> bool:
-    """Return whether a source's rows are changes of keys, of which none may be lost."""
-    return bool(source.change_columns or source.reads_to_end_first)
-
-
 def _sequence_of_changes(
     build: DataFrame, changes: Sequence[SourceTime], sequence: str | Sequence[str] | None
 ) -> Sequence[str] | str | None:
@@ -539,14 +533,4 @@ def _text(df: DataFrame, name: str) -> Column:
 
 def arrow_columns(fields: list[StructField]) -> pa.Schema:
     """Return the columns' Arrow schema, nullable; raises ``UsageError`` for types that Spark cannot pass to Python."""
-    return pa.schema([_arrow(field) for field in StructType(fields).toNullable()])
-
-
-def _arrow(field: StructField) -> pa.Field:
-    try:
-        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
-    except PySparkException as reason:
-        raise UsageError(
-            f"{CALLER}: column {field.name!r} is {field.dataType.simpleString()}, which Spark cannot pass to Python "
-            f"({reason}); drop or cast it first"
-        ) from None
+    return pa.schema([arrow_field(field, CALLER) for field in StructType(fields).toNullable()])

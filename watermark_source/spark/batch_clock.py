@@ -69,8 +69,8 @@ def follow_clock(df: DataFrame, event_time: str = EVENT_TIME, *, delay: str = "0
     ticks = _ticks(df.sparkSession)
     nulls = [F.lit(None).cast(field.dataType).alias(field.name) for field in df.schema]
     both = df.select("*", F.lit(False).alias(_TICK)).union(ticks.select(*nulls, _TICK))
-    shown = {_BATCH_TIME: F.current_timestamp(), DECLARED: F.lit(_DECLARED.in_plan())}
-    clocked = both.withColumns(shown).withWatermark(_BATCH_TIME, "0 seconds")
+    shown = F.current_timestamp().alias(_BATCH_TIME), F.lit(_DECLARED.in_plan()).alias(DECLARED)
+    clocked = both.select(*shown, "*").withWatermark(_BATCH_TIME, "0 seconds")
     # Not deterministic, so that no filter of the user is pushed below the watermark node, where it would drop ticks.
     rows = clocked.where(~F.col(_TICK) | (F.expr("spark_partition_id()") < 0))
     about_time = {DELAY_KEY: delay_ms, **_DECLARED.metadata}

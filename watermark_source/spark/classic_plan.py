@@ -1,12 +1,12 @@
-"""The analysed plan of Spark Classic: its text, and what the nodes alone show, which are asked over Py4J."""
+"""The analysed plan of Spark Classic: the texts of its nodes, and what these alone show, asked over Py4J."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from watermark_source.errors import UsageError
 from watermark_source.spark.column_names import KEY, MARKER
 from watermark_source.spark.plan_steps import Source, Step
 from watermark_source.spark.plan_text import PlanText
@@ -18,22 +18,24 @@ _MOVING = ("CurrentDate", "CurrentTime", "CurrentTimestamp", "LocalTimestamp", "
 _SUBQUERIES = ("Query", "Subquery")
 
 
-def steps_of_plan(node: Any) -> Step:
+def steps_of_plan(plan: Any) -> Step:
     """Return an analysed plan."""
-    verbose, suffix, numbers, columns = True, False, False, False
-    tree = node.treeString(verbose, suffix, _MOST_FIELDS, numbers, columns)
-    return _with_nodes(PlanText.of(tree).steps(), node)
+    # Not the text of the whole tree: Spark cuts it at spark.sql.maxPlanStringLength.
+    nodes = tuple(_nodes(plan))
+    texts = ((depth, str(node.verboseString(_MOST_FIELDS))) for depth, node in nodes)
+    return _with_nodes(PlanText.of_nodes(texts).steps(), (node for _, node in nodes))
 
 
-def _with_nodes(step: Step, node: Any) -> Step:
+def _nodes(node: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    yield depth, node
+    for child in scala_items(node.children()):
+        yield from _nodes(child, depth + 1)
+
+
+def _with_nodes(step: Step, nodes: Iterator[Any]) -> Step:
     """Return a step with filters as a user writes them, and the names of sources."""
-    nodes = tuple(scala_items(node.children()))
-    if len(nodes) != len(step.children):
-        raise UsageError(
-            f"the text of the query's plan has {len(step.children)} inputs for {step.kind}, and {len(nodes)} were "
-            "expected: write no text in the query that has a line such as those of explain()"
-        )
-    children = tuple(map(_with_nodes, step.children, nodes))
+    node = next(nodes)
+    children = tuple(_with_nodes(child, nodes) for child in step.children)
     if step.kind == "Filter":
         condition = node.condition()
         return replace(step, children=children, text=str(condition.sql()), is_steady=_is_steady(condition))

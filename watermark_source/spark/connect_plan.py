@@ -20,22 +20,23 @@ from watermark_source.spark.plan_steps import Source, Step, Watermarked
 from watermark_source.spark.plan_text import MARKERS_ASKED, PlanText
 from watermark_source.spark.session_setting import session_setting
 
-_MOST_FIELDS = "spark.sql.debug.maxToStringFields"
-"""How many columns of a node Spark prints; 25 unless it is set."""
-_ALL = str(2**31 - 1)
+_MOST_FIELDS, _LONGEST = "spark.sql.debug.maxToStringFields", "spark.sql.maxPlanStringLength"
+"""How many columns of a node Spark prints, 25 unless it is set; and how many characters of a plan."""
+_ALL = str(2**31 - 16)
+_IS_CUT = re.compile(r" more (fields|characters)|^Truncated plan of ")
 
 
 def steps_of_connect(df: DataFrame) -> Step:
     """Return the plan of a DataFrame of Spark Connect, as the server has analysed it.
 
-    Of many columns a server that takes no setting shows some: what the client has sent is known then.
+    Of many columns, or a long plan, a server that takes no setting shows some: what the client has sent is known then.
     """
     explained: Callable[..., str] = cast(Any, df)._explain_string  # noqa: SLF001 - ``explain`` prints it
     text = explained(extended=True)
-    if " more fields" in text:
-        with session_setting(df, _MOST_FIELDS, _ALL) as is_set:
-            text = explained(extended=True) if is_set else text
-    return steps_sent(df) if " more fields" in text else PlanText.of(text).steps()
+    if _IS_CUT.search(text):
+        with session_setting(df, _MOST_FIELDS, _ALL), session_setting(df, _LONGEST, _ALL):
+            text = explained(extended=True)
+    return steps_sent(df) if _IS_CUT.search(text) else PlanText.of(text).steps()
 
 
 # What the client has sent.

@@ -278,12 +278,8 @@ def kept_in_schema(schema: StructType, given: Mapping[str, str], is_secret: Call
     options = {name.lower(): str(text) for name, text in options_of_table(given).items()}
     secrets = sorted(name for name in options if is_secret(name))
     about = {_KEPT: {name: text for name, text in options.items() if name not in secrets}, _LEFT_OUT: secrets}
-    return StructType(
-        [
-            StructField(f.name, f.dataType, f.nullable, {**(f.metadata or {}), **about}) if f.name == EVENT_TIME else f
-            for f in schema.fields
-        ]
-    )
+    fields = ((f, {**f.metadata, **about} if f.name == EVENT_TIME else f.metadata) for f in schema)
+    return StructType([StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
 
 
 def taken_from_schema(schema: StructType, given: Mapping[str, str]) -> tuple[dict[str, str], StructType]:

@@ -194,8 +194,9 @@ def parsed_delay(delay: str, caller: str) -> int:
 def _clocked(df: DataFrame, declared: SourceTime | None = None) -> DataFrame:
     """Return the data rows above Spark's watermark, with the column that it follows."""
     marked_time = F.when(F.col(f"{MARKER}.type") == "watermark", F.col(f"{MARKER}.watermark"))
-    shown = {} if declared is None else {DECLARED: F.lit(declared.in_plan())}
-    clocked = df.withColumns({CLOCK: marked_time, **shown}).withWatermark(CLOCK, "0 seconds")
+    shown = [] if declared is None else [F.lit(declared.in_plan()).alias(DECLARED)]
+    # First: in the text of a plan nothing is known behind a name with a parenthesis that none closes.
+    clocked = df.select(marked_time.alias(CLOCK), *shown, "*").withWatermark(CLOCK, "0 seconds")
     # An OR cannot be split: as two conjuncts the first one would be pushed below the watermark node.
     return clocked.where(F.col(MARKER).isNull() | (F.expr("spark_partition_id()") < 0))
 

@@ -14,6 +14,7 @@ WATERMARK = re.compile(rf"\S+, {_NUMBERED}: timestamp, (?P<delay>.*)")
 _MOVED = re.compile(r"(?P<of>.*#\d+(?:-T\d+ms)?) [+-] INTERVAL '[^']*' [A-Z ]+")
 """A time moved by an interval that is the same for all rows."""
 _NUMBER = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
+_LISTED = re.compile(r"(?P<name>.+?)#(?P<number>\d+)L?(?:-T\d+ms)?(?:, ?|$)", re.DOTALL)
 _FUNCTION = re.compile(r"(\w+)\(")
 _STEADY = frozenset(
     (
@@ -34,20 +35,19 @@ class NumberedColumn(NamedTuple):
 
 
 def listed_columns(text: str) -> tuple[NumberedColumn, ...]:
-    """Return the columns of the last list in brackets that has nothing but columns."""
+    """Return the columns of the last list in brackets that has nothing else; names may have commas and parentheses."""
     for listed in reversed(re.findall(r"\[((?:[^\[\]]|\[[^\[\]]*\])*)\]", text)):
-        found = [ALIAS.fullmatch(entry) or COLUMN.fullmatch(entry) for entry in split(listed, ", ")]
-        columns = [each for each in found if each is not None]
-        if columns and len(columns) == len(found):
-            return tuple(map(_column, columns))
+        found = list(_LISTED.finditer(listed))
+        if found and found[-1].end() == len(listed):
+            return tuple(map(_column, found))
     return ()
 
 
 def projected(text: str) -> tuple[tuple[NumberedColumn, ...], Mapping[int, str]]:
-    """Return the columns of a projection, and what those are made of that are not in its input."""
+    """Return the columns of a projection's list, and what those are made of that are not in its input."""
     columns: list[NumberedColumn] = []
     made: dict[int, str] = {}
-    for entry in split(text, ", "):
+    for entry in split(text.removeprefix("[").removesuffix("]"), ", "):
         if (found := ALIAS.fullmatch(entry)) is not None:
             made[int(found["number"])] = found["of"]
         else:
@@ -65,7 +65,8 @@ def column_of(text: str) -> int | None:
     """Return the number of the column that an expression is, or is a cast of."""
     while (within := CAST.fullmatch(text)) is not None:
         text = within["of"]
-    return int(_NUMBER.findall(text)[0]) if is_column(text) else None
+    found = re.fullmatch(r"[^()#]+#(\d+)L?(?:-T\d+ms)?", text)
+    return None if found is None else int(found[1])
 
 
 def time_of(text: str) -> int | None:
@@ -73,11 +74,6 @@ def time_of(text: str) -> int | None:
     while (within := CAST.fullmatch(text) or _MOVED.fullmatch(text)) is not None:
         text = within["of"]
     return column_of(text)
-
-
-def is_column(text: str) -> bool:
-    """Return whether an expression is a column."""
-    return re.fullmatch(r"[^()#]+#\d+L?(?:-T\d+ms)?", text) is not None
 
 
 def numbers_in(text: str) -> frozenset[int]:

@@ -8,7 +8,7 @@ text with parentheses of its own would, can be anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,6 @@ from watermark_source.spark.plan_columns import (
     WATERMARK,
     NumberedColumn,
     column_of,
-    is_column,
     is_steady,
     listed_columns,
     numbers_in,
@@ -46,7 +45,8 @@ from watermark_source.spark.plan_steps import (
 MARKERS_ASKED = "includeMarkers"
 """The option by which a user shows to know of marker rows."""
 _BEGINS, _ENDS = "== Analyzed Logical Plan ==\n", "\n== Optimized Logical Plan =="
-_NODE = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<streams>~?)(?P<kind>[A-Z]\w*)\b ?(?P<rest>.*)")
+_BRANCH = re.compile(r"(?P<depth>(?:[: ]  )*)(?P<below>[:+]- )?(?P<node>~?[A-Z])?")
+_NODE = re.compile(r"(~?)(\w*) ?(.*)", re.DOTALL)
 _NULL_TEST = re.compile(r"(?P<test>isnull|isnotnull)\((?P<of>.*)\)")
 _COMPARISON = re.compile(r"(?P<one>.+?) (?:=|<|<=|>|>=|IN|LIKE|RLIKE) (?P<other>.+)")
 _SIDES = 2
@@ -56,23 +56,23 @@ _NULL_OF_NULL = frozenset(
     (
         *("abs", "ceil", "ceiling", "floor", "negative", "positive", "pmod", "round", "sign", "sqrt"),
         *("concat", "contains", "endswith", "length", "lower", "ltrim", "replace", "rtrim", "startswith", "substring"),
-        *("trim", "upper", "get_json_object", "regexp_extract", "regexp_replace", "split", "sha2", "md5", "size"),
+        *("trim", "upper", "get_json_object", "regexp_extract", "regexp_replace", "split", "sha2", "md5"),
         *("date_add", "date_format", "date_sub", "date_trunc", "datediff", "dayofmonth", "dayofweek", "hour", "minute"),
         *("month", "second", "to_date", "trunc", "unix_micros", "unix_millis", "unix_seconds", "year"),
     )
 )
 """Functions that are known to be null if an argument is."""
-_LISTED = ("Aggregate", "MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
+_LISTED = ("MapInArrow", "MapInPandas", "TransformWithStateInPySpark")
 """Operators that are printed with their columns, although they have inputs."""
 _OUTER = re.compile(r".*, (?P<outer>true|false), (?:[^,\[]+, )?\[[^\[]*\]")
-_PYTHON_SOURCE = re.compile(r"(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
+_PYTHON_SOURCE = re.compile(r"(?s)(?:\S+@\w+, )?(?P<format>[^,]+), \S+\.PythonTable@\w+, \[(?P<options>.*?)\], \[.*")
 
 
 @dataclass(slots=True)
 class _Line:
     depth: int
+    streams: str
     kind: str
-    streams: bool
     rest: str
 
 
@@ -83,22 +83,26 @@ class PlanText:
     lines: Sequence[_Line]
     defined: Mapping[int, str]
     """What the columns of projections are, by their numbers."""
-    read: Mapping[int, str]
-    """Names of the columns of sources."""
+    read: dict[int, str]
+    """Names of the columns of streams, and of tables of which a join has no row for a marker."""
 
     @classmethod
     def of(cls, explained: str) -> PlanText:
         """Read what Spark explains in extended form, or the tree of the analysed plan alone."""
-        tree = explained
-        if _BEGINS in explained:
-            tree = explained.partition(_BEGINS)[2].partition(_ENDS)[0].partition("\n")[2]
-        lines = list(_lines(tree))
+        _, begins, analysed = explained.partition(_BEGINS)
+        tree = analysed.partition(_ENDS)[0].partition("\n")[2] if begins else explained
+        return cls.of_nodes(_nodes(tree))
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[tuple[int, str]]) -> PlanText:
+        """Read nodes from the sink down: how far to the right each is, and its own text."""
+        lines = [_Line(depth, *_NODE.fullmatch(text).groups()) for depth, text in nodes]  # type: ignore[union-attr]
         defined: dict[int, str] = {}
         for line in lines:
             if line.kind == "Project":
-                defined |= projected(_unlisted(line.rest))[1]
+                defined |= projected(line.rest)[1]
         following = [*(line.depth for line in lines[1:]), 0]
-        leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth]
+        leaves = [line for line, depth in zip(lines, following, strict=True) if depth <= line.depth and line.streams]
         columns = [column for line in leaves if line.kind != REPRESENTED for column in listed_columns(line.rest)]
         return cls(lines, defined, {column.number: column.name for column in columns})
 
@@ -107,8 +111,10 @@ class PlanText:
         line = self.lines[at]
         children = tuple(self.steps(each) for each in self._children(at))
         # A view is printed without the sign of a stream.
-        streams = any(child.is_stream for child in children) if children else line.streams
+        streams = any(child.is_stream for child in children) if children else bool(line.streams)
         facts = self._facts(line) if streams else {}
+        if line.kind == "Join" and True not in facts.get("outcomes", ANY):
+            self.read.update({number: name for each in children if not each.is_stream for name, number in each.output})
         output, made = columns_of(line.kind, line.rest, children)
         return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
 
@@ -156,7 +162,7 @@ class PlanText:
             return negated(self._outcomes(text.removeprefix("NOT ")))
         if (test := _NULL_TEST.fullmatch(text)) is not None:
             return null_test(self._is_null(test["of"]), wanted=test["test"] == "isnull")
-        inner = _without_parentheses(text) or ""
+        inner = _without_parentheses(text)
         for word, combine in ((" AND ", both), (" OR ", either)):
             parts = list(split(inner, word))
             if len(parts) == _SIDES:
@@ -171,47 +177,41 @@ class PlanText:
         while (within := CAST.fullmatch(text)) is not None:
             text = within["of"]
         of_marker = text.removesuffix(".type")
-        if not is_column(of_marker) or (number := column_of(of_marker)) is None:
+        if (number := column_of(of_marker)) is None:
             return True if any(map(self._is_null, _operands(text))) else None
-        is_null: bool | None
+        is_null = self._is_null(self.defined[number]) if number in self.defined else None
         if number in self.read:
             is_null = self.read[number] != MARKER
-        else:
-            is_null = self._is_null(self.defined[number]) if number in self.defined else None
         # Of the members of a marker, its type alone is always there.
         return is_null if of_marker == text or is_null is False else None
 
     def _reads_marker_alone(self, text: str) -> bool:
-        inner = _without_parentheses(text)
-        parts = [] if inner is None else list(split(inner, " AND "))
+        parts = list(split(_without_parentheses(text), " AND "))
         if len(parts) == _SIDES:
             return any(map(self._reads_marker_alone, parts))
         numbers = numbers_in(text)
         return bool(numbers) and all(self.read.get(number) == MARKER for number in numbers)
 
 
-def _lines(tree: str) -> Iterator[_Line]:
-    last: _Line | None = None
-    for text in tree.rstrip().splitlines():
-        found = _NODE.fullmatch(text)
-        if found is not None and (last is None or found["below"]):
-            if last is not None:
-                yield last
-            depth = len(found["depth"]) // 3 + bool(found["below"])
-            last = _Line(depth, found["kind"], bool(found["streams"]), found["rest"])
-        elif last is not None:
+def _nodes(tree: str) -> Iterator[tuple[int, str]]:
+    depth, text = 0, ""
+    for line in tree.rstrip().splitlines():
+        found = _BRANCH.match(line)
+        if found is not None and found["node"] and (found["below"] or not text):
+            if text:
+                yield depth, text
+            depth, text = len(found["depth"]) // 3 + bool(found["below"]), line[found.start("node") :]
+        elif text:
             # A text in an expression has lines of its own.
-            last.rest += f"\n{text}"
-    if last is not None:
-        yield last
+            text += f"\n{line}"
+    if text:
+        yield depth, text
 
 
-def _without_parentheses(text: str) -> str | None:
-    """Return what is in the parentheses around a whole text, ``None`` if there are none."""
-    if not (text.startswith("(") and text.endswith(")")):
-        return None
+def _without_parentheses(text: str) -> str:
+    """Return what is in the parentheses around a whole text; nothing if there are none."""
     inner = text[1:-1]
-    return inner if _is_balanced(inner) else None
+    return inner if text == f"({inner})" and _is_balanced(inner) else ""
 
 
 def _operands(text: str) -> list[str]:
@@ -219,7 +219,7 @@ def _operands(text: str) -> list[str]:
     called = _CALL.fullmatch(text)
     if called is not None and called["name"].lower() in _NULL_OF_NULL and _is_balanced(called["of"]):
         return list(split(called["of"], ", "))
-    inner = _without_parentheses(text) or ""
+    inner = _without_parentheses(text)
     return next((parts for sign in _ARITHMETIC if len(parts := list(split(inner, f" {sign} "))) == _SIDES), [])
 
 
@@ -235,14 +235,12 @@ def _is_balanced(text: str) -> bool:
 def columns_of(kind: str, rest: str, children: Sequence[Step]) -> tuple[tuple[NumberedColumn, ...], Mapping[int, str]]:
     """Return the columns of an operator by what Spark prints of it, and what those are made of that it makes."""
     if kind == "Project":
-        return projected(_unlisted(rest))
+        return projected(rest)
+    if kind == "Aggregate":
+        return projected(rest.rpartition("], [")[2])[0], {}
     if not children or kind in _LISTED:
         return listed_columns(rest), {}
     if kind == "Join":
         return tuple(column for child in children for column in child.output), {}
     # The last one below common table expressions is the plan that reads them.
     return children[-1 if kind == "WithCTE" else 0].output, {}
-
-
-def _unlisted(rest: str) -> str:
-    return rest.removeprefix("[").removesuffix("]")

@@ -54,7 +54,8 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
             return
         logged, present = _logged(df.sparkSession, location), set(_names(df))
     except Exception as error:  # noqa: BLE001 - a check must not stop what Spark accepts
-        if not _is_of_new_query(error):
+        # Without that path there is no offset log yet: the query is new.
+        if not (isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND"):
             _log.warning(
                 "the offset log of this query cannot be examined (%s): a source that was removed, and is back under "
                 "its name, starts over, with rows twice or left out", type(error).__name__, exc_info=True,
@@ -76,11 +77,6 @@ def need_new_names(writer: Any, df: DataFrame, given: Mapping[str, Any]) -> None
             "event time is not later. Where those are wanted, start with a new checkpoint location",
             listed(new), watermark_text(Millis(last.watermark)),
         )  # fmt: skip
-
-
-def _is_of_new_query(error: Exception) -> bool:
-    """Return whether there is no offset log yet."""
-    return isinstance(error, PySparkException) and error.getCondition() == "PATH_NOT_FOUND"
 
 
 def _location(writer: Any) -> str | None:

@@ -98,7 +98,9 @@ class SourceTime:
         given = {name: declared[key] for name, key in _KEYS.items() if key in declared}
         lists = {name: tuple(value) for name, value in given.items() if isinstance(value, list)}
         characteristic = WatermarkCharacteristic(given.pop("characteristic"))
-        return cls(**{**given, **lists, "characteristic": characteristic, "words": Words(**given.get("words", {}))})
+        # A table keeps them, and may be of another release.
+        words = Words(**{name: text for name, text in given.get("words", {}).items() if name in _SAID})
+        return cls(**{**given, **lists, "characteristic": characteristic, "words": words})
 
     @property
     def times(self) -> tuple[str, ...]:

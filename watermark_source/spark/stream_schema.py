@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import BooleanType, IntegerType, StringType, StructField, StructType, TimestampType
 
 from watermark_source.errors import SchemaError
-from watermark_source.spark.column_names import EVENT_TIME, LATE, MARKER
+from watermark_source.spark.column_names import EVENT_TIME, KEY, LATE, MARKER
 
 if TYPE_CHECKING:
     from watermark_source.spark.options import EngineOptions
@@ -50,9 +50,30 @@ def stream_schema(system_columns: StructType, options: EngineOptions, declared: 
 
 
 def refuse_user_schema(given: StructType, own: StructType, format_name: str) -> None:
-    """Raise ``SchemaError`` if the stream was given another schema than the source's own."""
-    if given != own:
+    """Raise ``SchemaError`` if the stream was given another schema than the source's own.
+
+    A table (``CREATE TABLE ... USING``) gives that of the options, and of the release, that it was made with.
+    """
+    if _columns(given) != _columns(own):
         raise SchemaError(
             f'format("{format_name}") has a fixed schema and takes none from the user: seen {given.simpleString()}, '
-            f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load()."
+            f"the source's is {own.simpleString()}. Leave .schema(...) out and select or cast columns after load(); of "
+            "a table, leave the options out that change its columns, and write them in CREATE TABLE … OPTIONS (…)"
         )
+    seen, now = _stated(given), _stated(own)
+    if changed := sorted(name for name in seen.keys() | now.keys() if seen.get(name) != now.get(name)):
+        texts = "; ".join(f"{name} {seen.get(name, 'not set')}, now {now.get(name, 'not set')}" for name in changed)
+        raise SchemaError(
+            f'format("{format_name}"): what the table states of its time is of other options: {texts}. Write these in '
+            "CREATE TABLE … OPTIONS (…) of a table of their own; without a table, leave .schema(...) out"
+        )
+
+
+def _columns(schema: StructType) -> list[tuple[Any, ...]]:
+    return [(field.name, field.dataType, field.nullable) for field in schema]
+
+
+def _stated(schema: StructType) -> dict[str, Any]:
+    """Return what columns state of their source's time, without names and words: those are for messages."""
+    stated = (pair for field in schema for pair in (field.metadata or {}).get(KEY, {}).items())
+    return {key: value for key, value in stated if key not in ("source", "words")}

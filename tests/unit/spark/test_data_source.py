@@ -32,6 +32,7 @@ from watermark_source.connector import (
 )
 from watermark_source.errors import UnknownOptionError
 from watermark_source.spark.data_source import taken_from_schema
+from watermark_source.spark.source_time import SourceTime
 from watermark_source.spark.stream_reader import AlignedStreamReader
 
 FOLDER = Option(name="folder", parse=str, accepted="must be a folder", example="/data", doc="Where files are.")
@@ -116,6 +117,42 @@ def test_a_table_keeps_its_options_in_its_schema_and_no_secret(monkeypatch: pyte
     with pytest.raises(OptionError, match=r"option token: is a secret, which is not kept with a table: give it where"):
         taken_from_schema(with_secret, {})
     assert taken_from_schema(with_secret, {"token": "t"})[0] == {"folder": "/data", "token": "t"}
+
+
+OF_TABLE = {"provider": "files", "owner": "me", "folder": "/data", "option.folder": "/data"}
+
+
+def refusal(schema: StructType, **read: str) -> str | None:
+    """Return why a read of a table is refused; ``None`` if it is not."""
+    reader = Files(cast(Any, read)).streamReader(schema)
+    if isinstance(reader, AlignedStreamReader):
+        return None
+    with pytest.raises(SchemaError) as refused:
+        cast(Any, reader).initialOffset()
+    return str(refused.value)
+
+
+def test_a_read_of_a_table_may_name_its_source_and_not_change_what_the_table_states() -> None:
+    """Its columns state it to operators: they would take event time for what the source does not send."""
+    table = Files(cast(Any, OF_TABLE)).schema()
+    assert refusal(table) is None
+    assert refusal(table, sourceName="returns", maxOutOfOrderness="5 seconds") is None
+    text = refusal(table, watermarkStrategy="none", alignmentGroup="g")
+    assert text is not None
+    assert "group not set, now g; processingTime False, now True. Write these in CREATE TABLE" in text
+    text = refusal(table, includeLate="true")
+    assert text is not None
+    assert "leave the options out that change its columns" in text
+
+
+def test_a_table_of_a_release_with_other_words_is_read() -> None:
+    table = Files(cast(Any, OF_TABLE)).schema()
+    words = {"dated_by": "write it otherwise", "of_an_earlier_release": "x"}
+    table["marker"].metadata["watermark_source"]["words"] = words
+    assert refusal(table) is None
+    found = SourceTime.of_metadata(table["marker"].metadata)
+    assert found is not None
+    assert found.words.dated_by == "write it otherwise"
 
 
 class Log(DataSource):

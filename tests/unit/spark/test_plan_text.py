@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from watermark_source.errors import UsageError
 from watermark_source.operators.changes import row_paths
 from watermark_source.planning.watermark import WatermarkCharacteristic
+from watermark_source.spark.accepted_operators import need_kept_markers
+from watermark_source.spark.connect_plan import steps_of_connect
 from watermark_source.spark.plan_text import PlanText
 from watermark_source.spark.source_time import SourceTime
 from watermark_source.spark.started_queries import examine_plan
@@ -31,6 +35,7 @@ PLANS: dict[str, tuple[tuple[str, ...], str | None]] = {
     "nulls that a computation drops": (("~Filter ((pmod(value#135L, 4) + 1) > 3)", READ), None),
     "nulls that a function drops": (("~Filter Contains(cast(value#135L as string), 7)", READ), None),
     "nulls that a function may keep": (("~Filter (coalesce(value#135L, 4) > 3)", READ), "marker rows"),
+    "nulls whose size is -1": (("~Filter (size(split(cast(value#135L as string), x, -1), true) < 3)", READ), "marker"),
     "data rows": (("~Project [value#135L]", "~Filter isnull(marker#137)", READ), None),
     "WATERMARK of data rows": ((*OF_WINDOWS, NOT_NULL, WATERMARK, "~Filter isnull(marker#137)", READ), None),
 }
@@ -83,6 +88,70 @@ def test_a_plan_in_a_condition_is_no_input_of_its_operator() -> None:
     assert [column.name for column in plan.output] == ["split", "value", "event_time", "marker"]
 
 
+@pytest.mark.parametrize(
+    ("join", "keeps"),
+    [
+        ("LeftOuter, (value#135L = k#200L)", True),
+        ("LeftOuter, ((value#135L = k#200L) AND isnotnull(name#201))", True),
+        ("LeftOuter", False),
+        ("LeftOuter, (coalesce(value#135L, cast(1 as bigint)) = k#200L)", False),
+        ("LeftOuter, (value#135L <=> k#200L)", False),
+    ],
+)
+def test_columns_of_a_table_are_null_for_a_marker_only_where_the_join_finds_no_row_for_it(
+    join: str, keeps: bool
+) -> None:
+    """A filter that keeps rows without a match would remove the markers that have one: no window would ever close."""
+    inputs = forked(((READ,), ("Project [k#200L, name#201]", "LocalRelation [k#200L, name#201]")))
+    tree = "\n".join(("~Filter isnull(name#201)", f"+- ~Join {join}", *(f"   {line}" for line in inputs)))
+    if keeps:
+        need_kept_markers(PlanText.of(tree).steps())
+    else:
+        with pytest.raises(UsageError, match=r"the filter isnull.* may remove the marker rows"):
+            need_kept_markers(PlanText.of(tree).steps())
+
+
+class Explained(dict[str, str]):
+    """A DataFrame of Spark Connect, and the settings of its session: its server cuts long texts, as Spark does."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__({"spark.sql.maxPlanStringLength": "200"})
+        self._text = text
+        self.sparkSession = SimpleNamespace(conf=self, session_id="of a test")
+
+    def _explain_string(self, *, extended: bool) -> str:
+        limit = int(self["spark.sql.maxPlanStringLength"]) - 30
+        left = len(self._text) - limit
+        return self._text if left <= 0 or not extended else f"{self._text[:limit]}... {left} more characters"
+
+    def set(self, name: str, value: str) -> None:
+        self[name] = value
+
+    def unset(self, name: str) -> None:
+        del self[name]
+
+
+def test_what_a_server_cuts_off_a_long_plan_is_asked_for() -> None:
+    """A filter below a long projection removes the marker rows all the same."""
+    columns = ", ".join(f"{number} AS column_{number}#{300 + number}" for number in range(20))
+    tree = tree_of(f"~Project [event_time#136, marker#137, {columns}]", "~Filter (value#135L > 3)", READ)
+    explained = Explained(f"== Analyzed Logical Plan ==\nevent_time: timestamp\n{tree}\n== Optimized Logical Plan ==\n")
+    with pytest.raises(UsageError, match="the filter"):
+        need_kept_markers(steps_of_connect(cast(Any, explained)))
+    assert explained == {"spark.sql.maxPlanStringLength": "200"}
+
+
+@pytest.mark.parametrize("name", ["a)", "(b", "c, d", "e#5", "f\ng"])
+def test_columns_of_a_source_may_have_any_names(name: str) -> None:
+    """What is read of it would be reported as examined by nothing, and what it declares as damaged JSON."""
+    nodes = [node.replace("split#134L", f"{name}#133, split#134L") for node in FOLLOWED]
+    assert examine_plan(PlanText.of(tree_of(*nodes)).steps()) == ((), True)
+    ((source, lost),) = row_paths(PlanText.of(tree_of(*nodes)).steps(), ["value"])
+    assert (source, lost) == (DECLARATION, None)
+    (warning,) = examine_plan(PlanText.of(nodes[-1]).steps()).warnings
+    assert "marker rows of file-log" in str(warning)
+
+
 DATA_ROWS = ("~Project [value#135L]", "~Filter isnull(marker#137)", READ)
 WITH_WATERMARK = (WATERMARK, "~Filter isnull(marker#137)", READ)
 
@@ -110,14 +179,12 @@ def test_rows_without_a_watermark_that_are_united_with_others_are_seen(
 # The build side of a temporal join: what loses changes of a key is seen in the text alone.
 
 DECLARATION = SourceTime("users of a shop, [eu]", WatermarkCharacteristic.ANY_WATERMARK, processing_time=False)
-CLOCKED = (
-    "split#134L, value#135L, event_time#136, marker#137, CASE WHEN (marker#137.type = watermark) THEN "
-    "marker#137.watermark END AS __watermark_source_clock#138"
-)
+CLOCK = "CASE WHEN (marker#137.type = watermark) THEN marker#137.watermark END AS __watermark_source_clock#138"
+COLUMNS = "split#134L, value#135L, event_time#136, marker#137"
 FOLLOWED = (
     "~Filter (isnull(marker#137) OR (SPARK_PARTITION_ID() < 0))",
     "~EventTimeWatermark 11648eaa-443b-4b2d-8d06-4344d4ca4569, __watermark_source_clock#138: timestamp, 0 seconds",
-    f"~Project [{CLOCKED}, {DECLARATION.in_plan()} AS __watermark_source_declared#139]",
+    f"~Project [{CLOCK}, {DECLARATION.in_plan()} AS __watermark_source_declared#139, {COLUMNS}]",
     READ,
 )
 KEYED = "~Project [cast(cast(value#135L as string) as bigint) AS user#150L, split#134L AS name#151L, it's d AS op#152]"

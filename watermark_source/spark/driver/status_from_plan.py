@@ -164,7 +164,7 @@ def _group(name: str, facts: PlanFacts, seen: Seen, now: Millis) -> GroupStatus:
     state, others, own_drift = facts.state, seen.plan.observation.others, facts.policy.alignment.max_drift
     drift, elsewhere = drift_in_force(own_drift, others), others.slowest
     drift_of = None if drift == own_drift else others.drift_of
-    reads_nothing = holds_all_beginnings(state.group.limit, drift)
+    reads_nothing, silence = holds_all_beginnings(state.group.limit, drift), seen.own_silence
     return GroupStatus(
         name,
         drift,
@@ -179,17 +179,13 @@ def _group(name: str, facts: PlanFacts, seen: Seen, now: Millis) -> GroupStatus:
         peers=others.peers,
         max_drift_of=drift_of,
         own_max_drift=None if drift_of is None else own_drift,
-        own_silence=_if_recent(seen.own_silence, now),
+        own_silence=None if silence is None or now - silence.until >= _SILENCE_SHOWN else silence,
         **_lowest_of_group(seen.plan.limit, drift),
     )
 
 
 _SILENCE_SHOWN = 600_000
 """Milliseconds for which the status names a time in which the source itself was silent."""
-
-
-def _if_recent(of: OwnSilence | None, now: Millis) -> OwnSilence | None:
-    return of if of is not None and now - of.until < _SILENCE_SHOWN else None
 
 
 def _lowest_of_group(limit: Limit | None, drift: int | None) -> dict[str, Any]:
