@@ -9,19 +9,25 @@ from typing import Final
 from watermark_source.errors import UsageError, shortened
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_OF_THIS_HOST: Final = re.compile(r"(?s)(?:(?://(?:localhost)?(?=/))|(?!//))(/.*)")
 
 
 def local_path(place: str | Path) -> Path | None:
     """Return a local path, of a text that is one or a ``file:`` URI; ``None`` for what is on another file system.
 
-    A percent sign is itself: Hadoop's paths decode none, so that Spark writes to a folder of that name.
+    Percent signs and tildes are themselves: Hadoop's paths decode none, so that Spark writes to a folder of that name.
+
+    Raises:
+        UsageError: a URI of another host, or with a relative path, which Spark refuses, too.
     """
     text = str(place)
     if (scheme := _SCHEME.match(text)) is None:
-        return Path(text).expanduser()
+        return Path(text)
     if scheme[1].lower() != "file":
         return None
-    return Path(re.sub(r"^//(?:localhost(?=/))?", "", text[len(scheme[0]) :]))
+    if (path := _OF_THIS_HOST.fullmatch(text, scheme.end())) is None:
+        raise UsageError(f"{shortened(text)}: expected a whole path on this machine, such as file:/folder/table")
+    return Path(path[1])
 
 
 def with_scheme(place: str | Path, default: str) -> str:

@@ -83,8 +83,8 @@ class PlanText:
     lines: Sequence[_Line]
     defined: Mapping[int, str]
     """What the columns of projections are, by their numbers."""
-    read: dict[int, str]
-    """Names of the columns of streams, and of tables of which a join has no row for a marker."""
+    read: dict[int, str | None]
+    """Names of the columns of streams, and of the tables that are joined: ``None`` if one may have a row for a marker."""
 
     @classmethod
     def of(cls, explained: str) -> PlanText:
@@ -113,8 +113,11 @@ class PlanText:
         # A view is printed without the sign of a stream.
         streams = any(child.is_stream for child in children) if children else bool(line.streams)
         facts = self._facts(line) if streams else {}
-        if line.kind == "Join" and True not in facts.get("outcomes", ANY):
-            self.read.update({number: name for each in children if not each.is_stream for name, number in each.output})
+        if line.kind == "Join" and streams:
+            finds_none = True not in facts["outcomes"]
+            for name, number in (column for each in children if not each.is_stream for column in each.output):
+                # A table may be joined twice, and its columns have the same numbers in both.
+                self.read[number] = name if finds_none and self.read.get(number, name) is not None else None
         output, made = columns_of(line.kind, line.rest, children)
         return Step(kind=line.kind, is_stream=streams, children=children, output=output, made=made, **facts)
 
@@ -181,7 +184,8 @@ class PlanText:
             return True if any(map(self._is_null, _operands(text))) else None
         is_null = self._is_null(self.defined[number]) if number in self.defined else None
         if number in self.read:
-            is_null = self.read[number] != MARKER
+            name = self.read[number]
+            is_null = None if name is None else name != MARKER
         # Of the members of a marker, its type alone is always there.
         return is_null if of_marker == text or is_null is False else None
 

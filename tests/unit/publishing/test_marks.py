@@ -17,7 +17,7 @@ from pyarrow.fs import LocalFileSystem, _MockFileSystem
 
 from watermark_source import complete_until, publish_completeness
 from watermark_source.errors import CorruptDataError, UsageError
-from watermark_source.local_path import with_scheme
+from watermark_source.local_path import local_path, with_scheme
 from watermark_source.planning.watermark import LAST_MOMENT, MAX, Millis
 from watermark_source.publishing import table_target
 from watermark_source.publishing.file_sink import SinkLog, place_of_sink
@@ -434,3 +434,19 @@ def test_a_second_query_into_the_folder_of_a_file_sink_is_found_while_both_run(t
     with pytest.raises(UsageError, match="passes over batches"):
         one.announce("hourly", "q", 1, Millis(NOON + 1))
     assert complete_until(tmp_path / "table") == moment_of(NOON)
+
+
+@pytest.mark.parametrize("place", ["/t", "file:/t", "file:///t", "FILE:///t", "file://localhost/t", Path("/t")])
+def test_a_folder_of_this_machine_is_a_path_or_a_uri(place: str | Path) -> None:
+    assert local_path(place) == Path("/t")
+
+
+def test_a_tilde_is_part_of_a_path_as_in_spark() -> None:
+    """The marks would be in another folder than the rows."""
+    assert local_path("~/t") == Path("~/t")
+
+
+@pytest.mark.parametrize("place", ["file://t/orders", "file:t", "file:", "file://localhost"])
+def test_a_uri_that_spark_refuses_is_no_relative_path(place: str) -> None:
+    with pytest.raises(UsageError, match="expected a whole path on this machine"):
+        local_path(place)

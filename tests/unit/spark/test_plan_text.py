@@ -111,6 +111,19 @@ def test_columns_of_a_table_are_null_for_a_marker_only_where_the_join_finds_no_r
             need_kept_markers(PlanText.of(tree).steps())
 
 
+def test_a_table_that_is_joined_twice_may_have_a_row_for_a_marker_in_one_of_the_joins() -> None:
+    """Its columns have the same numbers in both joins, of which a projection is between."""
+    tree = f"""~Filter isnull(first#202)
++- ~Join LeftOuter, (value#135L = k#200L)
+   :- ~Project [event_time#136, marker#137, value#135L, name#201 AS first#202]
+   :  +- ~Join LeftOuter
+   :     :- {READ}
+   :     +- LocalRelation [k#200L, name#201]
+   +- LocalRelation [k#200L, name#201]"""
+    with pytest.raises(UsageError, match=r"the filter isnull.* may remove the marker rows"):
+        need_kept_markers(PlanText.of(tree).steps())
+
+
 class Explained(dict[str, str]):
     """A DataFrame of Spark Connect, and the settings of its session: its server cuts long texts, as Spark does."""
 
