@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from enum import IntEnum
-from multiprocessing import TimeoutError as NoAnswer
-from multiprocessing.pool import ThreadPool
 from typing import Final, TextIO
 
-from watermark_source.errors import ResponseTimeoutError, SourceError, UserError, reason_of
+from watermark_source.errors import SourceError, UserError, reason_of
 from watermark_source.monitor.checkpoint import query_of_checkpoint
 from watermark_source.monitor.open_windows import open_window
 from watermark_source.monitor.window_facts import time_text
@@ -18,8 +16,6 @@ from watermark_source.publishing.mark import Holder, or_least
 from watermark_source.publishing.places import holder_at
 
 _POLL_S: Final = 2.0
-_ANSWER_S: Final = 120.0
-"""Seconds in which a place has to answer: the driver of a database may wait for ever for a server that is frozen."""
 
 
 class Completeness(IntEnum):
@@ -55,7 +51,7 @@ def complete(
     while True:
         is_last = time.monotonic() >= until
         try:
-            holder = _holder(place, writers)
+            holder = holder_at(place, writers)
         except SourceError:
             if is_last:
                 raise
@@ -65,15 +61,6 @@ def complete(
                 out.write(f"{_sentence(shown(place), end, holder, state)}\n")
                 return state
         sleep(max(0.0, min(_POLL_S, until - time.monotonic())))
-
-
-def _holder(place: str, writers: Collection[str]) -> Holder | None:
-    # A thread that gets no answer ends with the process.
-    with ThreadPool(1) as threads:
-        try:
-            return threads.apply_async(holder_at, (place, writers)).get(_ANSWER_S)
-        except NoAnswer:
-            raise ResponseTimeoutError(f"{shown(place)} has not answered for {_ANSWER_S:g} s") from None
 
 
 def _sentence(place: str, end: int, holder: Holder | None, state: Completeness) -> str:

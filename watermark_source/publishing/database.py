@@ -8,10 +8,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from importlib.util import find_spec
+from multiprocessing import TimeoutError as NoAnswer
+from multiprocessing.pool import ThreadPool
 from typing import Any, Final, cast
 from urllib.parse import quote
 
-from watermark_source.errors import CorruptDataError, SourceError, UsageError, shortened
+from watermark_source.errors import CorruptDataError, ResponseTimeoutError, SourceError, UsageError, shortened
 from watermark_source.installation import lacking
 from watermark_source.publishing.folder import SCHEMES
 from watermark_source.publishing.mark import Mark, decoded, refusal_after_end
@@ -31,6 +33,8 @@ _ALL: Final = "SELECT table_name, mark FROM watermark_completeness WHERE table_n
 _SIGNS: Final = {"qmark": "?", "format": "%s", "pyformat": "%s"}
 """How a driver of PEP 249 marks a parameter in a statement, by its ``paramstyle``."""
 _SQLITE: Final = "sqlite:///"
+_ANSWER_S: Final = 120.0
+"""Seconds in which a database has to answer: its driver may wait for ever for a server that is frozen."""
 _COMMITTED: Final = "READ COMMITTED"
 """A server may have another level as its default, and show a time whose rows are rolled back."""
 _found_by: Final[dict[tuple[str, str, str], tuple[int | None, set[str]]]] = {}
@@ -181,7 +185,11 @@ def marks_in_database(place: str) -> Iterable[Mark]:
     url, _, table = place.rpartition("#")
     where = shown(place)
     try:
-        found = _rows(url, table)
+        # A thread that gets no answer ends with the process.
+        with ThreadPool(1) as threads:
+            found = threads.apply_async(_rows, (url, table)).get(_ANSWER_S)
+    except NoAnswer:
+        raise ResponseTimeoutError(f"{where} has not answered for {_ANSWER_S:g} s") from None
     except (UsageError, SourceError):
         raise
     except Exception as error:  # noqa: BLE001 - of whichever driver

@@ -31,7 +31,7 @@ def complete_until(place: str | Path, writers: Collection[str] = ()) -> dt.datet
 
     Raises:
         UsageError: the place is not accepted.
-        SourceError: it cannot be read.
+        SourceError: it cannot be read, or a database has not answered for two minutes.
     """
     holder = holder_at(place, writers)
     return None if holder is None or holder.mark is None else holder.mark.until

@@ -84,7 +84,7 @@ class PlanText:
     defined: Mapping[int, str]
     """What the columns of projections are, by their numbers."""
     read: dict[int, str | None]
-    """Names of the columns of streams, and of the tables that are joined: ``None`` if one may have a row for a marker."""
+    """Names of the columns of streams, and of joined tables: ``None`` where a marker may have a row of the table."""
 
     @classmethod
     def of(cls, explained: str) -> PlanText:

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from tests.unit.monitor.example_status import checkpoint
+from watermark_source import complete_until
 from watermark_source.command_line import main
+from watermark_source.errors import ResponseTimeoutError
 from watermark_source.monitor import complete
 from watermark_source.planning.watermark import Millis
+from watermark_source.publishing import database
 from watermark_source.publishing.folder import Folder, write
 from watermark_source.publishing.mark import Mark
 
@@ -100,10 +103,12 @@ def test_it_waits_until_the_table_is_complete_or_the_time_is_over(
 def test_a_server_that_is_frozen_is_waited_for_no_longer_than_the_time_limit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(complete, "_ANSWER_S", 0.3)
+    monkeypatch.setattr(database, "_ANSWER_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         place = f"mysql+pymysql://user:hunter2@127.0.0.1:{frozen.getsockname()[1]}/shop"
         assert main(["complete", f"{place}#counts", "--until", AT_NOON, "--wait", "--timeout", "50 ms"]) == 2
+        with pytest.raises(ResponseTimeoutError):
+            complete_until(f"{place}#counts")
     assert capsys.readouterr().err.endswith("/shop#counts has not answered for 0.3 s\n")
 
 
