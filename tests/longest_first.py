@@ -9,19 +9,23 @@ FILES = (
     "tests/integration/test_kills.py",
     "tests/integration/test_quickstart.py",
     "tests/integration/test_mysql_kills.py",
+    "tests/unit/group_store/test_heartbeat_client.py",
     "tests/integration/test_connectors_conform.py",
     "tests/integration/test_spark_cluster.py",
     "tests/integration/test_kafka_three_brokers.py",
     "tests/integration/test_job_chain.py",
     "tests/integration/test_announcing.py",
+    "tests/integration/test_kafka_lineage.py",
     "tests/integration/test_docs_lines.py",
     "tests/integration/test_first_hour.py",
     "tests/integration/test_event_time_ordering.py",
     "tests/integration/test_mysql_verify.py",
+    "tests/integration/test_kafka_reading_faults.py",
     "tests/spark/test_connect.py",
     "tests/integration/test_pipeline_windows.py",
     "tests/spark/test_end_of_time.py",
     "tests/spark/test_restart.py",
+    "tests/integration/test_kafka_broker_trouble.py",
     "tests/spark/test_follow_rows.py",
     "tests/spark/test_temporal_join_refusals.py",
     "tests/spark/test_temporal_join.py",
@@ -43,7 +47,7 @@ FILES = (
     "tests/integration/test_clickstream_example.py",
     "tests/integration/test_ordering_kills.py",
 )
-"""The longest first; any that takes a minute or more."""
+"""The longest first, any that takes a minute or more; those that mostly wait are among those that compute."""
 
 
 def in_order(files: Sequence[Path], root: Path) -> list[int]:
