@@ -113,7 +113,7 @@ check: $(INSTALLED) ## lint, and what needs no server, side by side: two to thre
 pure: $(INSTALLED)
 	$(RUN) -m pytest $(PURE_TESTS) --without-services -q -n $(CHECK_PROCESSES) --dist worksteal $(PYTEST_ARGS)
 
-test: prepared ## all tests, against real servers: twenty minutes on two cores
+test: prepared ## all tests, against real servers: seventeen minutes on two cores
 	$(RUN) -m pytest tests $(BY_FILE) --durations=10 $(PYTEST_ARGS)
 
 test-long: prepared ## the same and what is longer by nature: more kills, histories, silences; an hour and more
