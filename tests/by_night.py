@@ -19,7 +19,8 @@ _HEAD = """\
 A fault of a mechanism shows by day; at night it is looked for again with more kills, seeds and rows, on the other
 server, and in each form that a user may write. `make test-long` also raises every number that
 [conftest.py](conftest.py) declares, and runs what [guarded.py](guarded.py) leaves out while nothing that it guards has
-changed.
+changed. The session that tests share interprets plans by day; at night Spark generates Java for them, as it does for
+users, and by day too in sessions that tests start in other processes.
 """
 
 
