@@ -9,7 +9,7 @@ from typing import Final
 from watermark_source.errors import UsageError, shortened
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-_OF_THIS_HOST: Final = re.compile(r"(?s)(?:(?://(?:localhost)?(?=/))|(?!//))(/.*)")
+_OF_THIS_HOST: Final = re.compile(r"(?s)(?://(?:localhost)?(?=/)|(?!//))(/.*)")
 
 
 def local_path(place: str | Path) -> Path | None:

@@ -73,7 +73,8 @@ class SinkLog:
         return {number: at for number, at in listed_all.items() if begin is None or number >= begin}
 
     def _written_at(self, number: int) -> float | None:
-        return self._table.time(f"{_LOG}/{number}") or self._table.time(f"{_LOG}/{number}{_COMPACT}")
+        at = self._table.time(f"{_LOG}/{number}")
+        return self._table.time(f"{_LOG}/{number}{_COMPACT}") if at is None else at
 
     def _is_older(self, written_at: float, number: int) -> bool:
         """Return whether the sink's entry was there before the batch was planned; no if Spark has deleted its plan."""

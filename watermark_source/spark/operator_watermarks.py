@@ -245,9 +245,13 @@ def _of_sources(sources: Sequence[Any]) -> list[Millis | None] | NoWatermark:
         if offset is None:
             return NoWatermark(Why.FOREIGN_SOURCE, str(source["description"]))
         watermark = offset.get("wm")
-        # A source has LAST once all writers that it follows have ended.
-        found.append(None if watermark is None else MAX if int(watermark) >= LAST else Millis(int(watermark)))
+        found.append(None if watermark is None else _or_end(Millis(int(watermark))))
     return found
+
+
+def _or_end(watermark: Millis) -> Millis:
+    """Return the end of time for ``LAST``, which a source has once all writers that it follows have ended."""
+    return MAX if watermark >= LAST else watermark
 
 
 # What Spark's driver process answers over Py4J.

@@ -182,10 +182,12 @@ class PlanText:
         of_marker = text.removesuffix(".type")
         if (number := column_of(of_marker)) is None:
             return True if any(map(self._is_null, _operands(text))) else None
-        is_null = self._is_null(self.defined[number]) if number in self.defined else None
+        is_null: bool | None
         if number in self.read:
             name = self.read[number]
             is_null = None if name is None else name != MARKER
+        else:
+            is_null = self._is_null(self.defined[number]) if number in self.defined else None
         # Of the members of a marker, its type alone is always there.
         return is_null if of_marker == text or is_null is False else None
 
